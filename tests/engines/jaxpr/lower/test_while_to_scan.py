@@ -71,7 +71,7 @@ def counted(test: Any, body: Any, carry: Any, most: int = 200) -> int:
     shift=st.integers(-3, 3),
     how=st.sampled_from(["<", "<=", ">", ">=", "not <", "flipped <"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_proved_counts_are_those_of_running_it(
     start: int, step: int, limit: int, shift: int, how: str
 ) -> None:
@@ -91,13 +91,8 @@ def test_proved_counts_are_those_of_running_it(
 
     carry = np.int32(start)
     runs = counted(test, body, carry)
-    found = proved(test, body, carry)
-    if found is None:
-        # Nothing is proved of a loop that never ends, or one that never runs because
-        # its counter stands or goes the other way.
-        assert runs in (0, 200)
-    else:
-        assert found == (runs, runs)
+    # A loop that never ends has no count.
+    assert proved(test, body, carry) == (None if runs == 200 else (runs, runs))
 
 
 PROVED = {
@@ -161,7 +156,7 @@ def test_proved(name: str) -> None:
     assert want[0] <= runs <= want[1]
 
 
-REFUSED = {
+UNUSUAL = {
     "a floating-point counter": (
         lambda c: c[0] < 1.0,
         lambda c: (c[0] + 0.1,),
@@ -222,9 +217,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
-    assert proved(*REFUSED[name]) is None
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_counters_are_counted_as_they_run(name: str) -> None:
+    """Round the end of their type, too; real numbers and what never ends are not."""
+    test, body, carry = UNUSUAL[name]
+    runs = counted(test, body, jax.tree.map(jnp.asarray, carry))
+    endless = runs == 200 or name == "a floating-point counter"
+    assert proved(test, body, carry) == (None if endless else (runs, runs))
 
 
 def test_a_bound_that_is_only_known_when_it_runs() -> None:

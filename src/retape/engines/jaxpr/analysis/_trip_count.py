@@ -1,33 +1,35 @@
-"""Trip counts of `while` loops, proved from their jaxprs.
+"""Trip counts of `while` loops, found by running what counts.
 
-A *counter* is an integer carry to which every trip adds the same number. A test of a
-counter against a limit lets it through for a number of trips that is easily computed;
-a `while` whose condition is a conjunction of such tests runs for the least of these
-numbers, and one whose condition implies such a test runs no more often than that.
+The test of a loop looks at some of its state; that is made from some of the state
+before; and so on, until no more is needed. If these are integers and truths of which a
+few values are possible, that part of the loop is run, alone, while tracing: for each of
+them, so that a counter which begins at 0 or 1 gives the least and the most. Of a
+conjunction the parts that can be run bound the trips from above.
 
-The proof is for the numbers of the machine: a counter that could wrap round before its
-test fails is not accepted, nor is a floating-point one, since adding 0.1 ten times is
-not adding 1.
+A real number is not counted by: what is compiled may round in another way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.extend import core
 
-from retape.engines.jaxpr.analysis._range_analysis import interpret
-from retape.engines.jaxpr.analysis._ranges import (
-    Int,
-    Range,
-    Same,
-    Test,
-    Truth,
-    bounds,
-    top,
-)
+from retape.engines.jaxpr.analysis._known_values import Values, combinations
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs
+
+_LONGEST = 1 << 26
+"""Trips that are counted: an eighth of a second, of 2 ns each (a CPU, JAX 0.10.2)."""
+_UNSURE = 64
+"""The same where a part of the test is left out, without which it may never fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,82 +43,93 @@ class Trips:
 UNBOUNDED = Trips(0, None)
 
 
-def trip_bounds(eqn: Any, ins: Sequence[Range]) -> Trips:
+def trip_bounds(eqn: Any, ins: Sequence[Values]) -> Trips:
     """Bounds of the trip count, from what is known about the operands."""
-    p = eqn.params
-    nc, nb = p["cond_nconsts"], p["body_nconsts"]
-    cond_consts, body_consts, init = ins[:nc], ins[nc : nc + nb], ins[nc + nb :]
-    (out,) = p["cond_jaxpr"].out_avals
-    if out.shape != () or out.dtype != np.bool_:
+    test, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    (out,) = test.out_avals
+    if out.shape != () or out.dtype != np.bool_ or test.effects:
         return UNBOUNDED
-    # What no trip changes keeps what is known about it on entry.
-    entry = [_entry_range(i, v.aval) for i, v in enumerate(eqn.outvars)]
-    after = interpret(p["body_jaxpr"], [*body_consts, *entry])
-    entry = [
-        before if new == old else old if isinstance(old, Int) else top(v.aval)
-        for before, old, new, v in zip(init, entry, after, eqn.outvars, strict=True)
-    ]
-    after = interpret(p["body_jaxpr"], [*body_consts, *entry])
-    (going,) = interpret(p["cond_jaxpr"], [*cond_consts, *entry])
-    if not isinstance(going, Truth):
+    skip, parts = eqn.params["cond_nconsts"], range(len(_conjuncts(test.jaxpr)))
+    known = [i for i in parts if _counter(test, body, skip, (i,)).starts(ins)]
+    counter = _counter(test, body, skip, tuple(known))
+    starts = counter.starts(ins)
+    if not known or not starts:
         return UNBOUNDED
-    if going.never:
-        return Trips(0, 0)
-    counters = [
-        _Counter(v.aval.dtype, start, new.lo)
-        if isinstance(start, Int) and isinstance(new, Int) and new.base == i
-        else None
-        for i, (v, start, new) in enumerate(zip(eqn.outvars, init, after, strict=True))
-    ]
-    return _together(going, [_passes(t, counters[t.base]) for t in going.tests])
+    exact = len(known) == len(parts)
+    limit = _LONGEST if exact else _UNSURE
+    counts = [_count(counter, start, limit) for start in starts]
+    if max(counts) > limit:
+        return UNBOUNDED
+    return Trips(min(counts) if exact else 0, max(counts))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Counter:
-    """A carry that starts in a range and takes equal steps."""
+    """The part of a loop that decides on some conjuncts of its test."""
 
-    dtype: Any
-    start: Int
-    step: int
+    test: core.ClosedJaxpr
+    body: core.ClosedJaxpr
+    needed: tuple[bool, ...]
+    """Which of the loop's operands they read."""
+    skip: int
+    """How many of those are constants of the test, and then the carry begins at"""
+    first: int
 
-
-def _entry_range(index: int, aval: Any) -> Range:
-    known = top(aval)
-    return Int(index, 0, 0) if isinstance(known, Int) else Same(index)
-
-
-def _together(going: Truth, tests: Sequence[Trips]) -> Trips:
-    """The least of all; a condition that only implies its tests may fail earlier."""
-    most = min((t.most for t in tests if t.most is not None), default=None)
-    if most is None:
-        return UNBOUNDED
-    least = min(t.least for t in tests) if going.exact else 0
-    return Trips(least, most)
+    def starts(self, ins: Sequence[Values]) -> list[tuple[Any, ...]] | None:
+        """All that the operands may be; `None` if that is not known."""
+        read = [v for v, n in zip(ins, self.needed, strict=True) if n]
+        return combinations(read)
 
 
-def _passes(test: Test, counter: _Counter | None) -> Trips:
-    """For how many trips a test lets its counter through."""
-    if counter is None or counter.start.base is not None:
-        return UNBOUNDED
-    # Seen in the direction of the test, the counter climbs from `low..high`.
-    ends = [
-        test.sign * (end + test.shift) for end in (counter.start.lo, counter.start.hi)
-    ]
-    low, high = min(ends), max(ends)
-    step = test.sign * counter.step
-    if step <= 0:
-        return UNBOUNDED
-    # The last value that is tested is the first one that fails.
-    last = max(high, test.hi - 1 + step)
-    tested = [test.sign * low, test.sign * last]
-    held = [value - test.shift for value in tested]
-    if not (_fit(tested, test.dtype) and _fit(held, counter.dtype)):
-        return UNBOUNDED
-    return Trips(
-        max(0, -((high - test.lo) // step)), max(0, -((low - test.hi) // step))
-    )
+@cached(256)
+def _counter(
+    test: core.ClosedJaxpr, body: core.ClosedJaxpr, skip: int, which: tuple[int, ...]
+) -> _Counter:
+    parts = _conjuncts(test.jaxpr)
+    asked = test.replace(jaxpr=test.jaxpr.replace(outvars=[parts[i] for i in which]))
+    used = dce_inputs(asked)[1]
+    first, state = used[:skip], used[skip:]
+    more = len(body.in_avals) - len(state)
+    while True:
+        keep = [*[False] * more, *state]
+        turn, read = dce_inputs(body, state, keep=keep)
+        if read[more:] == state:
+            break
+        state = read[more:]
+    asked = dce_inputs(asked, keep=[*[False] * skip, *state])[0]
+    needed = (*first, *read)
+    return _Counter(asked, turn, needed, sum(first), sum(first) + sum(read[:more]))
 
 
-def _fit(values: Sequence[int], dtype: Any) -> bool:
-    least, most = bounds(dtype)
-    return all(least <= v <= most for v in values)
+@cached(256)
+def _count(counter: _Counter, start: tuple[Any, ...], limit: int) -> int:
+    """How often the loop turns; more than `limit` if that is more."""
+    fixed, constants = start[: counter.skip], start[counter.skip : counter.first]
+    test, turn = map(core.jaxpr_as_fun, (counter.test, counter.body))
+
+    def going(state: tuple[Any, list[Any]]) -> Any:
+        n, carry = state
+        return reduce(lax.bitwise_and, test(*fixed, *carry), n <= limit)
+
+    def step(state: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
+        return state[0] + np.int64(1), turn(*constants, *state[1])
+
+    # Nobody waits for the host of a CPU, at each test.
+    here = jax.default_device(jax.local_devices(backend="cpu")[0])
+    with jax.enable_x64(True), jax.ensure_compile_time_eval(), here:
+        carry = list(map(jnp.asarray, start[counter.first :]))
+        return int(lax.while_loop(going, step, (jnp.int64(0), carry))[0])
+
+
+def _conjuncts(test: core.Jaxpr) -> list[Any]:
+    """The truths of which a test is the conjunction."""
+    made = {v: e for e in test.eqns for v in e.outvars}
+    found, stack = [], [*test.outvars]
+    while stack:
+        atom = stack.pop()
+        eqn = None if isinstance(atom, core.Literal) else made.get(atom)
+        if eqn is not None and eqn.primitive.name == "and":
+            stack += eqn.invars
+        else:
+            found.append(atom)
+    return found

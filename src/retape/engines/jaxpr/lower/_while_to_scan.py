@@ -36,8 +36,7 @@ from retape.engines.jaxpr.analysis._activity import (
     tape_bytes,
     while_carry,
 )
-from retape.engines.jaxpr.analysis._range_analysis import Known
-from retape.engines.jaxpr.analysis._ranges import Range, top
+from retape.engines.jaxpr.analysis._known_values import Known, Values, anything
 from retape.engines.jaxpr.analysis._short_loops import cheaper_stored
 from retape.engines.jaxpr.analysis._trip_count import Trips, trip_bounds
 from retape.engines.jaxpr.jaxprs._avals import struct
@@ -75,7 +74,7 @@ def while_to_scan(
     jaxpr: core.ClosedJaxpr,
     active: Sequence[bool],
     limits: Limits,
-    known: Sequence[Range] | None = None,
+    known: Sequence[Values] | None = None,
 ) -> core.ClosedJaxpr:
     """The same program, its loops of proved length as `scan`s.
 
@@ -86,7 +85,7 @@ def while_to_scan(
         known: What is known about the inputs.
     """
     inner = jaxpr.jaxpr
-    env = Known(jaxpr, known or [top(v.aval) for v in inner.invars])
+    env = Known(jaxpr, known or [anything(v.aval) for v in inner.invars])
     changed: dict[int, Replacement] = {}
     for eqn, flags, outs in flow(jaxpr, active):
         if any(outs) and not eqn.effects:
@@ -116,7 +115,7 @@ def _with_replaced(
 
 
 def _replaced(
-    eqn: Any, active: Sequence[bool], known: Sequence[Range], limits: Limits
+    eqn: Any, active: Sequence[bool], known: Sequence[Values], limits: Limits
 ) -> Replacement | None:
     """The replacement of an equation; `None` if it stays."""
     name = eqn.primitive.name
@@ -140,11 +139,11 @@ def _replaced(
 
 
 def _with_body(
-    eqn: Any, key: str, active: Sequence[bool], known: Sequence[Range], limits: Limits
+    eqn: Any, key: str, active: Sequence[bool], known: Sequence[Values], limits: Limits
 ) -> Replacement | None:
     """An equation with another body; of the last inputs of which nothing is known."""
     old = closed(eqn.params[key])
-    rest = [top(v.aval) for v in old.jaxpr.invars[len(known) :]]
+    rest = [anything(v.aval) for v in old.jaxpr.invars[len(known) :]]
     new = while_to_scan(old, active, limits, known=[*known, *rest])
     if new is old:
         return None
@@ -159,13 +158,13 @@ def _bind_params(eqn: Any, **params: Any) -> Replacement:
 
 
 def _rewrite_while(
-    eqn: Any, active: Sequence[bool], known: Sequence[Range], limits: Limits
+    eqn: Any, active: Sequence[bool], known: Sequence[Values], limits: Limits
 ) -> Replacement | None:
     p = eqn.params
     nc, nb = p["cond_nconsts"], p["body_nconsts"]
     flags = [*active[nc : nc + nb], *while_carry(p, active)]
     old = p["body_jaxpr"]
-    rest = [top(v.aval) for v in eqn.outvars]
+    rest = [anything(v.aval) for v in eqn.outvars]
     body = while_to_scan(old, flags, limits, known=[*known[nc : nc + nb], *rest])
     found = trip_bounds(eqn, known)
     if not _pays(found, body, flags, limits):

@@ -2,7 +2,7 @@
 
 A loop whose number of trips is known while it is traced becomes a `scan`; any other is
 reversed by the step machine. What a `while_loop`'s test depends on is found by itself
-(`layers/loops/_known_trip_count`): if that needs no traced value, the loop is counted.
+(`analysis/_trip_count`): if that needs no traced value, the loop is counted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from jax.core import Tracer
 from jax.export import is_symbolic_dim
 
 from retape._errors import PlanError
+from retape.engines.jaxpr.analysis._known_values import Known, constant
+from retape.engines.jaxpr.analysis._trip_count import trip_bounds
 from retape.engines.jaxpr.api._transform import checkpointed
-from retape.engines.jaxpr.layers.loops._known_trip_count import known_trip_count
+from retape.engines.jaxpr.intake._hijax import as_classic
+from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._scan import ScanWay, Theirs, scan
 from retape.engines.jaxpr.layers.loops._traced_loop import run_loop
@@ -139,7 +142,7 @@ def while_loop(
     """
     plan = budgeted(plan, memory)
     options = LoopOptions(plan, levels, segment_length, policy, offload)
-    count = None if plan is not None else known_trip_count(cond_fun, body_fun, init_val)
+    count = None if plan is not None else _trips(cond_fun, body_fun, init_val)
     if count is None:
         _only_plan(
             options, "while_loop", "its test needs values known only at run time"
@@ -151,6 +154,21 @@ def while_loop(
         return run(init_val)
     step = lambda value, _: (body_fun(value), None)  # noqa: E731
     return scan(step, init_val, None, count, **options.as_keywords())[0]
+
+
+def _trips(cond: Callable[..., Any], body: Callable[..., Any], init: Any) -> int | None:
+    """How often the body runs; `None` if that is not known while tracing."""
+    loop = partial(lax.while_loop, cond, body)
+    with jax.disable_jit(False), classic_rules():
+        made = as_classic(jax.make_jaxpr(loop)(init))
+    pairs = zip(jax.tree.leaves(init), made.in_avals, strict=True)
+    env = Known(made, [constant(*pair) for pair in pairs])
+    for eqn in made.eqns:
+        if eqn.primitive.name == "while":
+            found = trip_bounds(eqn, env.read_all(eqn.invars))
+            return found.least if found.least == found.most else None
+        env.learn(eqn)
+    return None
 
 
 def _is_unknown(bound: Any) -> bool:
