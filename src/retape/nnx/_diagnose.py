@@ -1,66 +1,22 @@
 """Diagnosis of a failed call of `remat_scan`.
 
-A call that works pays for nothing here but a note of the carry's types. A call that
-fails is looked at again, in the words of its own arguments; an error of the layer's
-own is left as it is.
+What JAX and Flax say of lengths, carries and kinds of state is left as it is, and so is
+an error of the layer's own. A call of which they say nothing is looked at again, in the
+words of its own arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import wraps
 from inspect import signature
 from typing import Any
 
 import jax
 from flax import linen, nnx
-from flax.errors import ModifyScopeVariableError
 from flax.nnx import bridge
 
 from retape._errors import PlanError, UnsupportedError
-from retape.nnx._paths import (
-    Types,
-    carry_in,
-    carry_out,
-    is_axis,
-    paired,
-    place,
-    scanned,
-    types,
-    unknown_kinds,
-)
-
-
-@dataclass(slots=True)
-class Watched:
-    """A layer function that notes what the last call of it took and gave back."""
-
-    f: Callable[..., Any]
-    in_axes: Any
-    out_axes: Any
-    before: Types | None = None
-    after: Types | None = None
-    inner: BaseException | None = None
-    unknown: list[str] = field(default_factory=list[str])
-
-    def wrapped(self) -> Callable[..., Any]:
-        """The function to hand to `nnx.scan`."""
-
-        @wraps(self.f)
-        def f(*args: Any, **kwargs: Any) -> Any:
-            self.before = self.after = None
-            self.before = types(carry_in(self.in_axes, args))
-            try:
-                out = self.f(*args, **kwargs)
-            except BaseException as error:
-                self.inner = error
-                raise
-            self.after = types(carry_out(self.out_axes, out))
-            self.unknown = list(unknown_kinds(self.in_axes, args))
-            return out
-
-        return f
+from retape.nnx._paths import is_axis, paired, place, scanned
 
 
 def check_function(f: Any) -> None:
@@ -107,26 +63,19 @@ def check_options(in_axes: Any, out_axes: Any, metadata: Any) -> None:
 
 def explain(
     error: Exception,
-    watched: Watched,
+    f: Callable[..., Any],
+    in_axes: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    length: int | None,
 ) -> None:
     """Raise what is wrong with a call; return if it isn't the call that is wrong."""
-    args = _in_order(watched.f, args, kwargs)
-    if isinstance(error, ModifyScopeVariableError):
-        _name_collections(args)
-    _check_modules(watched.in_axes, args)
-    if watched.inner is error:
-        if isinstance(error, TypeError) and "not callable" in str(error):
-            _check_lists(watched.in_axes, args)
-        return
-    _check_count(watched.in_axes, args)
-    _check_lists(watched.in_axes, args)
+    args = _in_order(f, args, kwargs)
+    _check_modules(in_axes, args)
+    if isinstance(error, TypeError) and "not callable" in str(error):
+        _check_lists(in_axes, args)
     _check_initialised(args)
-    _check_kinds(watched, args)
-    _check_lengths(watched.in_axes, args, length)
-    _check_carry(watched.before, watched.after)
+    if isinstance(error, IndexError):
+        _check_axes(in_axes, args)
 
 
 def _in_order(
@@ -169,15 +118,6 @@ def _is_list_of_modules(value: Any) -> bool:
     return len(value) > 0 and all(isinstance(v, nnx.Module) for v in value)
 
 
-def _check_count(in_axes: Any, args: tuple[Any, ...]) -> None:
-    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-        raise PlanError(
-            f"in_axes has {len(in_axes)} entries, and the call has {len(args)} "
-            "arguments. Each argument has an axis, None, nnx.Carry or an "
-            "nnx.StateAxes. Add the ones that are missing, or take out the others."
-        )
-
-
 def check_variables(args: Any) -> None:
     """Refuse Variables that are changed in place: running a layer again would do so.
 
@@ -208,38 +148,7 @@ def _check_initialised(args: tuple[Any, ...]) -> None:
             )
 
 
-def _name_collections(args: tuple[Any, ...]) -> None:
-    """A bridged layer wrote where Linen does not let it: say where it may have."""
-    for path, node in nnx.iter_graph(args):
-        if isinstance(node, bridge.ToNNX):
-            linen = type(node.to_nnx__module).__name__
-            kinds = {type(leaf) for _, leaf in nnx.to_flat_state(nnx.split(node)[1])}
-            names = sorted(
-                nnx.variable_name_from_type(kind)
-                for kind in kinds
-                if not issubclass(kind, nnx.Param | nnx.RngState)
-            )
-            raise UnsupportedError(
-                f"args{place(path)} is the Linen module {linen}, bridged by "
-                f"nnx.bridge.ToNNX, and changes one of its collections {names}. The "
-                "bridge carries a change only of collections that the call names. "
-                f"Call the layer as layer(..., mutable={names})."
-            )
-
-
-def _check_kinds(watched: Watched, args: tuple[Any, ...]) -> None:
-    unknown = list(unknown_kinds(watched.in_axes, args)) or watched.unknown
-    if unknown:
-        raise PlanError(
-            f"in_axes says nothing about this state of a layer: {', '.join(unknown)}. "
-            "State can be one for each layer (an axis), the same for all (None) or "
-            "handed from layer to layer (nnx.Carry). Add its kind to the StateAxes, "
-            "or `...: 0` for all other kinds."
-        )
-
-
-def _check_lengths(in_axes: Any, args: tuple[Any, ...], length: int | None) -> None:
-    found: dict[int, str] = {} if length is None else {length: "length="}
+def _check_axes(in_axes: Any, args: tuple[Any, ...]) -> None:
     for path, leaf, axis in scanned(in_axes, args):
         shape = jax.numpy.shape(leaf)
         if not -len(shape) <= axis < len(shape):
@@ -254,50 +163,9 @@ def _check_lengths(in_axes: Any, args: tuple[Any, ...], length: int | None) -> N
                 "this one None in in_axes (for all layers the same) or nnx.Carry "
                 "(handed from layer to layer)."
             )
-        found.setdefault(shape[axis], f"axis {axis} of {path}")
-    if not found:
-        raise PlanError(
-            "Nothing says how many layers there are: no argument is scanned along an "
-            "axis. Pass length=."
-        )
-    if len(found) > 1:
-        said = ", ".join(f"{size} by {where}" for size, where in found.items())
-        raise PlanError(
-            f"The number of layers is given differently: {said}. All arguments that "
-            "are scanned have one length. Correct in_axes or length=, or make what has "
-            "no axis for the layers with nnx.vmap."
-        )
 
 
 def _is_stream(path: str, args: tuple[Any, ...]) -> bool:
     """Tell whether what is at a path is part of a random stream."""
     streams = nnx.filter_state(nnx.split(args)[1], nnx.RngState)
     return path in {f"args{place(where)}" for where, _ in nnx.to_flat_state(streams)}
-
-
-def _check_carry(before: Types | None, after: Types | None) -> None:
-    if before is None or after is None:
-        return
-    if before.keys() != after.keys():
-        raise UnsupportedError(
-            f"The carry changes its structure: it comes in as {_listed(before)} and "
-            f"goes out as {_listed(after)}. The output of a layer is the input of the "
-            "next. Give back what was taken, in the same structure."
-        )
-    changed = [
-        f"{path} comes in as {before[path]} and goes out as {after[path]}"
-        for path in before
-        if before[path] != after[path]
-    ]
-    if changed:
-        raise UnsupportedError(
-            f"The carry changes its type: {'; '.join(changed)}. The output of a layer "
-            "is the input of the next. Start with the type of the output, or convert "
-            "at the end of the layer with .astype or .reshape."
-        )
-
-
-def _listed(types: Types) -> str:
-    if not types:
-        return "nothing"
-    return "(" + ", ".join(f"{path}: {kind}" for path, kind in types.items()) + ")"

@@ -12,50 +12,12 @@ from typing import Any
 import jax
 from flax import nnx
 
-Types = dict[str, str]
-"""The type of each array of a carry, by the path to it."""
-
 
 def is_axis(axis: Any) -> bool:
     """Tell whether something says how an argument goes through the layers."""
     if axis is None or axis is nnx.Carry or isinstance(axis, nnx.StateAxes):
         return True
     return isinstance(axis, Integral) and not isinstance(axis, bool)
-
-
-def carry_in(in_axes: Any, args: tuple[Any, ...]) -> Any:
-    """The carry among the arguments of a layer."""
-    if in_axes is nnx.Carry:
-        return args[0] if args else None
-    return _at_carry(in_axes, args)
-
-
-def carry_out(out_axes: Any, out: Any) -> Any:
-    """The carry in what a layer gives back."""
-    return out if out_axes is nnx.Carry else _at_carry(out_axes, out)
-
-
-def _at_carry(axes: Any, values: Any) -> Any:
-    """The value in the place of `nnx.Carry`."""
-    if isinstance(axes, tuple) and isinstance(values, tuple):
-        for axis, value in zip(axes, values, strict=False):
-            if axis is nnx.Carry:
-                return value
-    return None
-
-
-def types(tree: Any) -> Types:
-    """The types of a carry's arrays."""
-    return {
-        f"carry{path}": _type(leaf)
-        for path, leaf in leaves(tree, name="")
-        if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | float | int)
-    }
-
-
-def _type(leaf: Any) -> str:
-    # A weak type (a Python number's) becomes the type of the output.
-    return jax.typeof(leaf).str_short().removeprefix("~")
 
 
 def leaves(tree: Any, name: str = "args") -> Iterator[tuple[str, Any]]:
@@ -87,16 +49,6 @@ def scanned(in_axes: Any, args: Any) -> Iterator[tuple[str, Any, int]]:
         elif isinstance(axes, Integral):
             for where, leaf in leaves(value, path):
                 yield where, leaf, int(axes)
-
-
-def unknown_kinds(in_axes: Any, args: Any) -> Iterator[str]:
-    """State that no filter of a StateAxes covers: its kind, and where it is."""
-    for path, axes, value in paired(in_axes, args):
-        if isinstance(axes, nnx.StateAxes) and ... not in axes.filters:
-            rest = nnx.split(value, *axes.filters, ...)[-1]
-            for where, leaf in nnx.to_flat_state(rest):
-                name = ".".join(str(key) for key in where)
-                yield f"{name} of {path} ({type(leaf).__name__})"
 
 
 def paired(in_axes: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:

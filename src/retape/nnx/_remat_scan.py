@@ -9,7 +9,6 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import jax
 from flax import nnx
-from flax.errors import FlaxError
 
 from retape import jax as retape_jax
 from retape._errors import PlanError
@@ -116,13 +115,14 @@ def remat_scan(
 
     Raises:
         PlanError: More than one of `segment_length`, `levels` and `plan`; one that
-            cannot be; lengths that disagree; a kind of state that `in_axes` does not
-            cover; axes that are none, or too many; `memory` with an option that it
-            chooses.
+            cannot be; axes that are none; a state without the axis that is scanned;
+            `memory` with an option that it chooses.
         BudgetError: When a derivative is taken, if `memory` cannot be kept; the least
             that was found is named.
-        UnsupportedError: A carry that changes its type or its structure; state that
-            is changed in place; a bridged Linen module without parameters.
+        UnsupportedError: State that is changed in place; a list of modules; a Linen
+            module that is not bridged, or without parameters.
+        ValueError: If lengths disagree, or a kind of state has no axis, as `nnx.scan`.
+        TypeError: If the carry changes its type, as `jax.lax.scan`.
 
     Examples:
         >>> import jax, jax.numpy as jnp, retape.nnx
@@ -190,10 +190,7 @@ def _divided(
 ) -> Callable[..., Any]:
     """`nnx.scan` with its options, marked: its loop is run in a way of ours."""
     _faults.check_function(f)
-    # Called for what it checks: that axes agree, and that `f` is no bound method.
-    nnx.scan(f, **theirs)
-    watched = _faults.Watched(f, theirs["in_axes"], theirs["out_axes"])
-    plain = nnx.scan(watched.wrapped(), **theirs)
+    plain = nnx.scan(f, **theirs)
     marked = retape_jax.checkpoint(plain, policy=way)
 
     @wraps(f)
@@ -203,8 +200,8 @@ def _divided(
         run = plain if jax.config.jax_disable_jit else marked  # pyright: ignore
         try:
             return run(*args, **kwargs)
-        except (TypeError, ValueError, IndexError, FlaxError) as error:
-            _faults.explain(error, watched, args, kwargs, theirs["length"])
+        except (TypeError, ValueError, IndexError) as error:
+            _faults.explain(error, f, theirs["in_axes"], args, kwargs)
             raise
 
     return scanned
