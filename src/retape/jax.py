@@ -13,9 +13,6 @@ from retape.engines.jaxpr.api._transform import grad as grad
 from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
 from retape.engines.jaxpr.api.inspect._command_buffers import gpu_options as gpu_options
-from retape.engines.jaxpr.api.inspect._command_buffers import (
-    graph_blockers as graph_blockers,
-)
 from retape.engines.jaxpr.api.inspect._explain import explain as explain
 from retape.engines.jaxpr.api.inspect._measure import measure as measure
 from retape.engines.jaxpr.api.inspect._show import show as show

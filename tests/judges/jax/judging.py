@@ -60,7 +60,6 @@ LAYERS: dict[str, Function] = {
     "Checkpointed": retape.jax.Checkpointed,
     "sqrt": lambda f: retape.jax.checkpoint(f, policy=policies.sqrt()),
     "every_n": lambda f: retape.jax.checkpoint(f, policy=policies.every_n(2)),
-    "by_depth": lambda f: retape.jax.checkpoint(f, policy=policies.by_depth(2)),
     "names": lambda f: retape.jax.checkpoint(
         lambda *args: checkpoint_name(f(*args), "kept"),
         policy=policies.names(save=["kept"]),

@@ -51,7 +51,6 @@ def test_the_gradient_is_that_of_the_plain_form(name: str, way: str) -> None:
     "equinox checkpointed-checkpoint",
     "equinox checkpointed-every_n",
     "optimistix of ours-Checkpointed",
-    "optimistix of ours-by_depth",
     "optimistix of ours-within",
 )
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")

@@ -174,7 +174,6 @@ GRADIENTS: dict[str, Callable[..., Any]] = {
     "Checkpointed": _marked(rj.Checkpointed),
     "sqrt": _by_policy(rj.policies.sqrt()),
     "every_n": _by_policy(rj.policies.every_n(2)),
-    "by_depth": _by_policy(rj.policies.by_depth(1)),
     "selective": _by_policy(rj.policies.selective()),
     "within": _by_policy(retape.within("1 MB")),
     "scan": _looped(_one_step),

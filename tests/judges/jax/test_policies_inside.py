@@ -162,7 +162,6 @@ CUT = [_layers, _last_first, _layers_twice, _between_others, _numbered]
 CUTTING: dict[str, Any] = {
     "sqrt": rj.policies.sqrt(),
     "every_n": rj.policies.every_n(4),
-    "by_depth": rj.policies.by_depth(1),
 }
 
 

@@ -35,7 +35,6 @@ MARKS: dict[str, Callable[[Function], Function]] = {
     "checkpointed": retape.jax.checkpointed,
     "sqrt": functools.partial(retape.jax.checkpoint, policy=policies.sqrt()),
     "every_n": functools.partial(retape.jax.checkpoint, policy=policies.every_n(2)),
-    "by_depth": functools.partial(retape.jax.checkpoint, policy=policies.by_depth(1)),
     "selective": functools.partial(retape.jax.checkpoint, policy=policies.selective()),
     "within": functools.partial(retape.jax.checkpoint, policy=retape.within("1 MB")),
     "JAX's policy": functools.partial(

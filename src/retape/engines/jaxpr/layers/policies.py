@@ -18,23 +18,19 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import prod
-from numbers import Real
 from typing import Any
 
 from retape._errors import PlanError
-from retape.engines.jaxpr.jaxprs._avals import extents
 from retape.engines.jaxpr.layers.remat._names import Names
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.engines.jaxpr.layers.remat._strategies import (
-    ByDepth,
     EveryN,
     Sqrt,
     Strategy,
 )
 from retape.plan._constructors import within
 
-__all__ = ["by_depth", "every_n", "names", "selective", "sqrt", "within"]
+__all__ = ["every_n", "names", "selective", "sqrt", "within"]
 
 
 def every_n(n: int) -> Strategy:
@@ -46,24 +42,12 @@ def every_n(n: int) -> Strategy:
     Raises:
         PlanError: If n is less than 1.
     """
-    _check("every_n", "n", n, 1)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise PlanError(
+            f"`every_n(n={n!r})` is not valid: operations are counted. Pass a whole "
+            "number, at least 1."
+        )
     return EveryN(n)
-
-
-def by_depth(depth: int) -> Strategy:
-    """Store what lies at most `depth` operations from the inputs; re-run the rest.
-
-    The deeper part is cut as by `sqrt`.
-
-    Args:
-        depth: The longest way, in operations, from an input to one that is stored; 0
-            stores nothing.
-
-    Raises:
-        PlanError: If `depth` is negative.
-    """
-    _check("by_depth", "depth", depth, 0)
-    return ByDepth(depth)
 
 
 def sqrt() -> Strategy:
@@ -75,56 +59,19 @@ def sqrt() -> Strategy:
     return Sqrt()
 
 
-def selective(flops_per_byte: float | None = None) -> Policy:
+def selective() -> Policy:
     """Save what is dear to compute and cheap to hold; run everything else again.
 
-    Matrix products with weights, and convolutions, are saved; softmax, dropout, norms
-    and the scores of an attention are computed again.
-
-    Args:
-        flops_per_byte: Save a product if each byte of it takes at least this many
-            floating-point operations. By default products without batch dimensions are
-            saved: those with weights.
-
-    Raises:
-        PlanError: If `flops_per_byte` is no number, or negative.
+    Matrix products with weights (those without batch dimensions), and convolutions, are
+    saved; softmax, dropout, norms and the scores of an attention are computed again.
     """
-    if flops_per_byte is None:
-        return _weights
-    if not isinstance(flops_per_byte, Real) or not flops_per_byte >= 0:
-        raise PlanError(
-            f"`selective(flops_per_byte={flops_per_byte!r})` is not valid: a product "
-            "of "
-            "n terms takes 2 n operations for each number. Pass a number, such as 100, "
-            "or nothing, to save the products with weights."
-        )
-    least = flops_per_byte
-
-    def policy(prim: Any, *avals: Any, **params: Any) -> bool:
-        found = _intensity(prim, avals, params)
-        return found is not None and found >= least
-
-    return policy
+    return _weights
 
 
 def _weights(prim: Any, *avals: Any, **params: Any) -> bool:
     if prim.name == "dot_general":
         return not any(params["dimension_numbers"][1])
     return prim.name == "conv_general_dilated"
-
-
-def _intensity(prim: Any, avals: Any, params: dict[str, Any]) -> float | None:
-    """Floating-point operations per byte of a product; `None` if it is none."""
-    if prim.name == "dot_general":
-        contracted = params["dimension_numbers"][0][0]
-        terms = prod(extents(avals[0].shape)[d] for d in contracted)
-    elif prim.name == "conv_general_dilated":
-        spec = params["dimension_numbers"].rhs_spec
-        kernel = extents(avals[1].shape)
-        terms = prod(kernel) // max(1, kernel[spec[0]])
-    else:
-        return None
-    return 2 * terms / avals[0].dtype.itemsize
 
 
 def names(*, save: Iterable[str] = (), offload: Iterable[str] = ()) -> Policy:
@@ -161,11 +108,3 @@ def _names(option: str, names: Any) -> list[str]:
 
 def _are_texts(values: Iterable[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-def _check(name: str, option: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise PlanError(
-            f"`{name}({option}={value!r})` is not valid: operations are counted. Pass "
-            f"a whole number, at least {least}."
-        )

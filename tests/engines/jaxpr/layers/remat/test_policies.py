@@ -38,15 +38,13 @@ LAYERS = 4
 whole = functools.partial(loss, layer)
 POLICIES: dict[str, Any] = {
     "every_n": policies.every_n(20),
-    "by_depth": policies.by_depth(30),
     "sqrt": policies.sqrt(),
     "selective": policies.selective(),
-    "intensity": policies.selective(flops_per_byte=2),
     "jax": jax.checkpoint_policies.dots_saveable,
 }
 
 
-EACH_LAYER = {"selective", "intensity", "jax"}
+EACH_LAYER = {"selective", "jax"}
 """Policies that look at one operation at a time: all that they do not keep is run again
 at once, so they belong around each layer."""
 
@@ -56,7 +54,7 @@ def plain() -> tuple[Any, int]:
     return graded(whole, weights(LAYERS), start())
 
 
-@pytest.mark.slow("every_n", "by_depth")
+@pytest.mark.slow("every_n")
 @pytest.mark.parametrize("name", POLICIES)
 def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
     if name in EACH_LAYER:
@@ -105,14 +103,6 @@ def test_what_is_no_list_of_names_is_refused(save: Any) -> None:
     said = "is not a list of names. Pass the names that were given by `checkpoint_name`"
     with pytest.raises(retape.PlanError, match=said):
         policies.names(save=save)
-
-
-@pytest.mark.parametrize("least", ["many", -1, float("nan")], ids=str)
-def test_an_intensity_that_is_no_number_is_refused(least: Any) -> None:
-    with pytest.raises(
-        retape.PlanError, match=r"`selective\(flops_per_byte=.*is not valid"
-    ):
-        policies.selective(least)
 
 
 def test_offloaded_names_are_left_to_jax() -> None:
@@ -306,7 +296,6 @@ def test_slices_of_a_stack_have_all_derivatives() -> None:
     [
         (lambda: policies.every_n(0), r"`every_n\(n=0\)` is not valid"),
         (lambda: policies.every_n(-3), "at least 1"),
-        (lambda: policies.by_depth(-1), r"`by_depth\(depth=-1\)` is not valid"),
         (lambda: policies.within("many"), "many"),
     ],
 )

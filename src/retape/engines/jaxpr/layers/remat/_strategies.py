@@ -12,7 +12,6 @@ import jax
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce, evaluate
-from retape.engines.jaxpr.jaxprs._subprogram import variables
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cutter,
     beyond,
@@ -148,21 +147,3 @@ class Sqrt(Cutting):
         graph, first = views_first(graph)
         found = least_peak(Cutter(beyond(graph, first)))
         return graph, segments_behind(first, found.stretches)
-
-
-@dataclass(frozen=True, slots=True)
-class ByDepth(Cutting):
-    """See `policies.by_depth`."""
-
-    depth: int
-
-    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        deep: dict[Any, int] = {}
-        for eqn in graph.jaxpr.eqns:
-            level = 1 + max((deep.get(v, 0) for v in variables(eqn.invars)), default=0)
-            deep.update((v, level) for v in eqn.outvars)
-        order = sorted(graph.jaxpr.eqns, key=lambda eqn: deep[eqn.outvars[0]])
-        sorted_graph = Graph(graph.jaxpr.replace(eqns=order))
-        shallow = sum(deep[eqn.outvars[0]] <= self.depth for eqn in order)
-        found = least_peak(Cutter(beyond(sorted_graph, shallow)))
-        return sorted_graph, segments_behind(shallow, found.stretches)
