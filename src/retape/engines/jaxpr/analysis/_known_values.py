@@ -7,7 +7,8 @@ value without a row here nothing is known (`None`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from math import prod
 from typing import Any
@@ -18,7 +19,8 @@ from jax.core import Tracer
 from jax.extend import core
 
 from retape.engines.jaxpr.analysis._opaque_primitives import implementation
-from retape.engines.jaxpr.jaxprs._evaluate import Environment, bind
+from retape.engines.jaxpr.jaxprs._evaluate import Environment, evaluate
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
 
 Values = tuple[Any, ...] | None
@@ -90,13 +92,39 @@ def _possible(eqn: core.JaxprEqn, ins: Sequence[Values]) -> list[Values]:
     if body is not None:
         return known_outputs(body, ins)
     known = combinations(ins)
-    if known is None or not all(map(_is_whole, avals)):
+    if known is None or not all(map(_is_whole, avals)) or asks_others(eqn):
         return unknown
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        found = [bind(eqn, list(values)) for values in known]
+    with at_once():
+        found = [bind_anywhere(eqn, list(values)) for values in known]
     columns = zip(*found, strict=True)
     outs = ([constant(v, a) for v in c] for c, a in zip(columns, avals, strict=True))
     return [_together(each, a) for each, a in zip(outs, avals, strict=True)]
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """What is bound inside is run while tracing, on this machine and on no mesh."""
+    here = jax.default_device(jax.local_devices(backend="cpu")[0])
+    nowhere = jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), ()))
+    with jax.enable_x64(True), jax.ensure_compile_time_eval(), here, nowhere:
+        yield
+
+
+def asks_others(eqn: core.JaxprEqn) -> bool:
+    """Whether an operation does more than compute, or waits for other devices."""
+    inside = any(True for _ in jaxprs_in_params(eqn.params))
+    return bool(eqn.effects) and not inside and eqn.primitive.name != "pvary"
+
+
+def bind_anywhere(eqn: core.JaxprEqn, values: list[Any]) -> Sequence[Any]:
+    """Evaluate one equation, though it was written for a device of a mesh."""
+    if eqn.primitive.name == "pvary":
+        return values
+    body = callee(eqn)
+    if body is not None:
+        return evaluate(body, values, bind_anywhere)
+    out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+    return out if eqn.primitive.multiple_results else [out]
 
 
 def combinations(ins: Sequence[Values]) -> list[tuple[Any, ...]] | None:

@@ -16,15 +16,21 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
 
-from retape.engines.jaxpr.analysis._known_values import Values, combinations
+from retape.engines.jaxpr.analysis._known_values import (
+    Values,
+    asks_others,
+    at_once,
+    bind_anywhere,
+    combinations,
+)
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, evaluate
+from retape.engines.jaxpr.jaxprs._rewrite import contains
 
 _LONGEST = 1 << 26
 """Trips that are counted: an eighth of a second, of 2 ns each (a CPU, JAX 0.10.2)."""
@@ -53,7 +59,7 @@ def trip_bounds(eqn: Any, ins: Sequence[Values]) -> Trips:
     known = [i for i in parts if _counter(test, body, skip, (i,)).starts(ins)]
     counter = _counter(test, body, skip, tuple(known))
     starts = counter.starts(ins)
-    if not known or not starts:
+    if not known or not starts or counter.asks_others:
         return UNBOUNDED
     exact = len(known) == len(parts)
     limit = _LONGEST if exact else _UNSURE
@@ -74,6 +80,11 @@ class _Counter:
     skip: int
     """How many of those are constants of the test, and then the carry begins at"""
     first: int
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether what decides does more than compute."""
+        return any(contains(j, asks_others) for j in (self.test, self.body))
 
     def starts(self, ins: Sequence[Values]) -> list[tuple[Any, ...]] | None:
         """All that the operands may be; `None` if that is not known."""
@@ -105,7 +116,12 @@ def _counter(
 def _count(counter: _Counter, start: tuple[Any, ...], limit: int) -> int:
     """How often the loop turns; more than `limit` if that is more."""
     fixed, constants = start[: counter.skip], start[counter.skip : counter.first]
-    test, turn = map(core.jaxpr_as_fun, (counter.test, counter.body))
+
+    def test(*given: Any) -> list[Any]:
+        return evaluate(counter.test, given, bind_anywhere)
+
+    def turn(*given: Any) -> list[Any]:
+        return evaluate(counter.body, given, bind_anywhere)
 
     def going(state: tuple[Any, list[Any]]) -> Any:
         n, carry = state
@@ -114,9 +130,7 @@ def _count(counter: _Counter, start: tuple[Any, ...], limit: int) -> int:
     def step(state: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
         return state[0] + np.int64(1), turn(*constants, *state[1])
 
-    # Nobody waits for the host of a CPU, at each test.
-    here = jax.default_device(jax.local_devices(backend="cpu")[0])
-    with jax.enable_x64(True), jax.ensure_compile_time_eval(), here:
+    with at_once():
         carry = list(map(jnp.asarray, start[counter.first :]))
         return int(lax.while_loop(going, step, (jnp.int64(0), carry))[0])
 
