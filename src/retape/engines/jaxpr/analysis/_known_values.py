@@ -23,18 +23,18 @@ from retape.engines.jaxpr.jaxprs._evaluate import Environment, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
 
-Values = tuple[Any, ...] | None
+Possible = tuple[Any, ...] | None
 
 _FEW = 16
 """Values of one variable, and combinations of them that are tried."""
 
 
-def anything(aval: Any) -> Values:
+def anything(aval: Any) -> Possible:
     """What is known of a value by its type alone."""
     return (np.False_, np.True_) if _is_whole(aval) and aval.dtype == bool else None
 
 
-def constant(value: Any, aval: Any) -> Values:
+def constant(value: Any, aval: Any) -> Possible:
     """What is known of a value that stands in the program."""
     if isinstance(value, Tracer) or not _is_whole(aval):
         return anything(aval)
@@ -54,7 +54,7 @@ def _is_whole(aval: Any) -> bool:
 class Known(Environment):
     """What is known of a jaxpr's variables, equation by equation."""
 
-    def __init__(self, jaxpr: core.ClosedJaxpr, ins: Sequence[Values]) -> None:
+    def __init__(self, jaxpr: core.ClosedJaxpr, ins: Sequence[Possible]) -> None:
         super().__init__(literal=lambda a: constant(a.val, a.aval))
         inner = jaxpr.jaxpr
         self.write(inner.invars, ins)
@@ -66,7 +66,7 @@ class Known(Environment):
         self.run(eqn, _possible)
 
 
-def known_outputs(jaxpr: core.ClosedJaxpr, ins: Sequence[Values]) -> list[Values]:
+def known_outputs(jaxpr: core.ClosedJaxpr, ins: Sequence[Possible]) -> list[Possible]:
     """What is known of a program's outputs."""
     env = Known(jaxpr, ins)
     for eqn in jaxpr.eqns:
@@ -74,7 +74,7 @@ def known_outputs(jaxpr: core.ClosedJaxpr, ins: Sequence[Values]) -> list[Values
     return env.read_all(jaxpr.jaxpr.outvars)
 
 
-def _possible(eqn: core.JaxprEqn, ins: Sequence[Values]) -> list[Values]:
+def _possible(eqn: core.JaxprEqn, ins: Sequence[Possible]) -> list[Possible]:
     name, avals = eqn.primitive.name, [v.aval for v in eqn.outvars]
     unknown = list(map(anything, avals))
     if name in ("while", "scan") or not any(map(_is_whole, avals)):
@@ -127,7 +127,7 @@ def bind_anywhere(eqn: core.JaxprEqn, values: list[Any]) -> Sequence[Any]:
     return out if eqn.primitive.multiple_results else [out]
 
 
-def combinations(ins: Sequence[Values]) -> list[tuple[Any, ...]] | None:
+def combinations(ins: Sequence[Possible]) -> list[tuple[Any, ...]] | None:
     """All that some values may be together; `None` if one is unknown, or for many."""
     known = [values for values in ins if values is not None]
     if len(known) < len(ins) or prod(map(len, known)) > _FEW:
@@ -135,7 +135,7 @@ def combinations(ins: Sequence[Values]) -> list[tuple[Any, ...]] | None:
     return list(product(*known))
 
 
-def _together(cases: Iterable[Values], aval: Any) -> Values:
+def _together(cases: Iterable[Possible], aval: Any) -> Possible:
     """What is known of a value that is one of several."""
     found: dict[Any, None] = {}
     for values in cases:

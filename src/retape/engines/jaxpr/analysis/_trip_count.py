@@ -22,7 +22,7 @@ from jax import lax
 from jax.extend import core
 
 from retape.engines.jaxpr.analysis._known_values import (
-    Values,
+    Possible,
     asks_others,
     at_once,
     bind_anywhere,
@@ -32,9 +32,9 @@ from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, evaluate
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 
-_LONGEST = 1 << 26
+_MOST_TRIPS = 1 << 26
 """Trips that are counted: an eighth of a second, of 2 ns each (a CPU, JAX 0.10.2)."""
-_UNSURE = 64
+_MOST_UNSURE = 64
 """The same where a part of the test is left out, without which it may never fail."""
 
 
@@ -49,7 +49,7 @@ class Trips:
 UNBOUNDED = Trips(0, None)
 
 
-def trip_bounds(eqn: Any, ins: Sequence[Values]) -> Trips:
+def trip_bounds(eqn: Any, ins: Sequence[Possible]) -> Trips:
     """Bounds of the trip count, from what is known about the operands."""
     test, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     (out,) = test.out_avals
@@ -62,7 +62,7 @@ def trip_bounds(eqn: Any, ins: Sequence[Values]) -> Trips:
     if not known or not starts or counter.asks_others:
         return UNBOUNDED
     exact = len(known) == len(parts)
-    limit = _LONGEST if exact else _UNSURE
+    limit = _MOST_TRIPS if exact else _MOST_UNSURE
     counts = [_count(counter, start, limit) for start in starts]
     if max(counts) > limit:
         return UNBOUNDED
@@ -86,7 +86,7 @@ class _Counter:
         """Whether what decides does more than compute."""
         return any(contains(j, asks_others) for j in (self.test, self.body))
 
-    def starts(self, ins: Sequence[Values]) -> list[tuple[Any, ...]] | None:
+    def starts(self, ins: Sequence[Possible]) -> list[tuple[Any, ...]] | None:
         """All that the operands may be; `None` if that is not known."""
         read = [v for v, n in zip(ins, self.needed, strict=True) if n]
         return combinations(read)

@@ -36,7 +36,7 @@ from retape.engines.jaxpr.analysis._activity import (
     tape_bytes,
     while_carry,
 )
-from retape.engines.jaxpr.analysis._known_values import Known, Values, anything
+from retape.engines.jaxpr.analysis._known_values import Known, Possible, anything
 from retape.engines.jaxpr.analysis._short_loops import cheaper_stored
 from retape.engines.jaxpr.analysis._trip_count import Trips, trip_bounds
 from retape.engines.jaxpr.jaxprs._avals import struct
@@ -74,7 +74,7 @@ def while_to_scan(
     jaxpr: core.ClosedJaxpr,
     active: Sequence[bool],
     limits: Limits,
-    known: Sequence[Values] | None = None,
+    known: Sequence[Possible] | None = None,
 ) -> core.ClosedJaxpr:
     """The same program, its loops of proved length as `scan`s.
 
@@ -115,7 +115,7 @@ def _with_replaced(
 
 
 def _replaced(
-    eqn: Any, active: Sequence[bool], known: Sequence[Values], limits: Limits
+    eqn: Any, active: Sequence[bool], known: Sequence[Possible], limits: Limits
 ) -> Replacement | None:
     """The replacement of an equation; `None` if it stays."""
     name = eqn.primitive.name
@@ -139,7 +139,11 @@ def _replaced(
 
 
 def _with_body(
-    eqn: Any, key: str, active: Sequence[bool], known: Sequence[Values], limits: Limits
+    eqn: Any,
+    key: str,
+    active: Sequence[bool],
+    known: Sequence[Possible],
+    limits: Limits,
 ) -> Replacement | None:
     """An equation with another body; of the last inputs of which nothing is known."""
     old = closed(eqn.params[key])
@@ -158,7 +162,7 @@ def _bind_params(eqn: Any, **params: Any) -> Replacement:
 
 
 def _rewrite_while(
-    eqn: Any, active: Sequence[bool], known: Sequence[Values], limits: Limits
+    eqn: Any, active: Sequence[bool], known: Sequence[Possible], limits: Limits
 ) -> Replacement | None:
     p = eqn.params
     nc, nb = p["cond_nconsts"], p["body_nconsts"]
