@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
@@ -15,6 +15,7 @@ from retape.engines.vlad.operators._table import (
     VECTOR_SET,
 )
 from retape.engines.vlad.python.expressions._array_parts import indices_of, is_part
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.read._types import (
     BOOL,
     UNKNOWN,
@@ -34,19 +35,11 @@ from retape.engines.vlad.python.terms._array_terms import (
 )
 
 if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
     from retape.engines.vlad.python.read._variables import Variables
 
 
-class ArrayItems:
+class ArrayItems(Terms):
     """Terms of subscripts."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-        self._build = owner.build
-
-    def refuse(self, node: ast.AST, message: str) -> NoReturn:
-        self._owner.refuse(node, message)
 
     def item(self, node: ast.Subscript, env: "Variables") -> Operand:
         """`a[i]`, `a[i, j]`, or `t[0]` of a tuple."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import ADD, CONS, EQUAL, MULTIPLY
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _parts
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -32,7 +33,6 @@ from retape.engines.vlad.python.terms._array_terms import length_of, opened, pro
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 
 if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
     from retape.engines.vlad.python.read._variables import Variables
 
 _FAR = float(LARGEST_INT)
@@ -70,11 +70,8 @@ def is_new_axis(node: ast.expr) -> bool:
     return is_name or (isinstance(node, ast.Constant) and node.value is None)
 
 
-class ArrayParts:
+class ArrayParts(Terms):
     """Terms of subscripts of more than one item."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
 
     def read(self, node: ast.Subscript, array: Operand, env: "Variables") -> Operand:
         """A part, as an array of its own."""

@@ -1,11 +1,11 @@
 """`a @ b`: products of vectors and matrices, each one operation of the core."""
 
 import ast
-from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import Const, Core, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import CONS, MATRIX_PRODUCT, VECTOR_DOT
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.read._types import FLOAT, ArrayType
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._array_terms import (
@@ -14,16 +14,9 @@ from retape.engines.vlad.python.terms._array_terms import (
     opened,
 )
 
-if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
 
-
-class ArrayProducts:
+class ArrayProducts(Terms):
     """Terms of products. What does not fit is a fault."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-        self._build = owner.build
 
     def product(self, node: ast.AST, left: Operand, right: Operand) -> Operand:
         """`a @ b`."""

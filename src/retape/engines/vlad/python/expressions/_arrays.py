@@ -1,10 +1,10 @@
 """Arrays: their shapes, and new ones."""
 
 import ast
-from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.operators._table import CONS, EQUAL, MAKE_VECTOR
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _parts, _tables
 from retape.engines.vlad.python.read._types import (
     INT,
@@ -25,19 +25,9 @@ from retape.engines.vlad.python.terms._array_terms import (
 )
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 
-if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
 
-
-class Arrays:
+class Arrays(Terms):
     """Terms of whole arrays."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-        self._build = owner.build
-
-    def refuse(self, node: ast.AST, message: str) -> NoReturn:
-        self._owner.refuse(node, message)
 
     def attribute(self, node: ast.Attribute, array: Operand) -> Operand:
         """`a.shape`, `a.size`, `a.ndim`."""

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import replace
 from types import FunctionType as PythonFunction
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from retape.engines.vlad.language._core import Const, Core
 from retape.engines.vlad.python.expressions._derivative_calls import derivative_call
 from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
 from retape.engines.vlad.python.expressions._records import is_record
-from retape.engines.vlad.python.expressions._unit import Nested
+from retape.engines.vlad.python.expressions._unit import Nested, Terms
 from retape.engines.vlad.python.library._table import METHODS
 from retape.engines.vlad.python.read._advice import instead_of_derivative
 from retape.engines.vlad.python.read._library import known_function
@@ -62,15 +62,12 @@ def _each_of(node: ast.expr) -> ast.ListComp:
     return ast.copy_location(ast.ListComp(ast.Name(name, ast.Load()), [each]), node)
 
 
-class CallTranslator:
+class CallTranslator(Terms):
     """Terms of calls."""
 
     def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
+        super().__init__(owner)
         self._library = LibraryCalls(owner)
-
-    def refuse(self, node: ast.AST, message: str) -> NoReturn:
-        self._owner.refuse(node, message)
 
     def call(self, node: ast.Call, env: "Variables", *, tells: bool = False) -> Operand:
         """A call, by what is called; one that `tells` may give `OneOf` some types."""

@@ -1,10 +1,11 @@
 """Conditions: comparisons, `and` and `or`, and the choice between two values."""
 
 import ast
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import IS_ZERO
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _rows
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -20,10 +21,6 @@ from retape.engines.vlad.python.read._types import (
 from retape.engines.vlad.python.read._variables import Variables, share
 from retape.engines.vlad.python.terms._arithmetic import Operand
 
-if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
-
-
 _MASKS: dict[type[ast.cmpop], Any] = {
     ast.Lt: _rows.less,
     ast.Gt: _rows.less,
@@ -34,14 +31,8 @@ _MASKS: dict[type[ast.cmpop], Any] = {
 }
 
 
-class Conditions:
+class Conditions(Terms):
     """Terms of conditions."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-
-    def refuse(self, node: ast.AST, message: str) -> NoReturn:
-        self._owner.refuse(node, message)
 
     def condition(self, node: ast.expr, env: "Variables") -> Core:
         """An expression as a condition: a number is true unless it is zero."""

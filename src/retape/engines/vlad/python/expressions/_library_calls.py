@@ -2,7 +2,6 @@
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import (
@@ -19,6 +18,7 @@ from retape.engines.vlad.python.expressions._by_axis import (
     by_axis,
     is_kept,
 )
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library._table import (
     ALONG_AXIS,
     BY_ITEM,
@@ -42,9 +42,6 @@ from retape.engines.vlad.python.read._types import (
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._array_terms import items_of
 
-if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
-
 
 def _kind(type_: Type) -> str:
     """The letter of an argument's type in the table of written functions."""
@@ -57,14 +54,8 @@ def _is_mask(type_: Type) -> bool:
     return isinstance(type_, ArrayType) and type_.item is BOOL
 
 
-class LibraryCalls:
+class LibraryCalls(Terms):
     """Terms of calls of library functions."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-
-    def refuse(self, node: ast.AST, message: str) -> NoReturn:
-        self._owner.refuse(node, message)
 
     def call(
         self,

@@ -32,6 +32,7 @@ from retape.engines.vlad.operators._table import (
     VECTOR_REF,
     VECTOR_SET,
 )
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _lists, _parts
 from retape.engines.vlad.python.read._comprehensions import as_function
 from retape.engines.vlad.python.read._types import (
@@ -66,7 +67,6 @@ from retape.engines.vlad.python.terms._core_builder import (
 )
 
 if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
     from retape.engines.vlad.python.read._variables import Variables
 
 _ROW = ArrayType(1)
@@ -78,12 +78,8 @@ _OF_ALL = {
 """Functions of Python that take a list."""
 
 
-class Lists:
+class Lists(Terms):
     """Terms of lists."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-        self._build = owner.build
 
     def literal(self, node: ast.List, env: "Variables") -> Operand:
         """`[a, b]`."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Core, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.read._records import parameters_of
 from retape.engines.vlad.python.read._types import (
     FunctionType,
@@ -24,16 +25,11 @@ from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_patte
 from retape.engines.vlad.python.terms._statics import static_value
 
 if TYPE_CHECKING:
-    from retape.engines.vlad.python.expressions._expressions import Expressions
     from retape.engines.vlad.python.read._variables import Variables
 
 
-class Records:
+class Records(Terms):
     """Terms of values whose parts have names."""
-
-    def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-        self._build = owner.build
 
     def made(
         self,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType as PythonFunction
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from retape.engines.vlad.language._core import Global, Lambda
 from retape.engines.vlad.language._diagnostics import Where
@@ -24,6 +24,9 @@ from retape.engines.vlad.python.read._source import (
 )
 from retape.engines.vlad.python.read._types import UNKNOWN, FunctionType, Type
 from retape.engines.vlad.python.terms._core_builder import CoreBuilder
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.expressions._expressions import Expressions
 
 MAX_INSTANCES = 2_000
 MAX_ROUNDS = 20
@@ -253,6 +256,17 @@ class Unit:
 
     def program(self, root: str) -> Program:
         return Program(dict(self.definitions), (), (root,))
+
+
+class Terms:
+    """Terms of one kind of expression; the owner makes those inside of them."""
+
+    def __init__(self, owner: "Expressions") -> None:
+        self._owner = owner
+        self._build = owner.build
+
+    def refuse(self, node: ast.AST, message: str) -> NoReturn:
+        self._owner.refuse(node, message)
 
 
 def _made_of(function: PythonFunction) -> tuple[Any, ...]:

@@ -37,6 +37,7 @@ from retape.engines.vlad.operators._table import (
     SUBTRACT,
     names_with,
 )
+from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _rows, _tables
 from retape.engines.vlad.python.read._types import (
     FLOAT,
@@ -109,12 +110,11 @@ class Whole:
         return not isinstance(self.item, ItemOf) or self.item.op in _LIGHT
 
 
-class WholeArrays:
+class WholeArrays(Terms):
     """Terms of operations on whole arrays."""
 
     def __init__(self, owner: "Expressions") -> None:
-        self._owner = owner
-        self._build = owner.build
+        super().__init__(owner)
         self._made: dict[Core, Whole] = {}
         self._thin: dict[Core, tuple[Operand, bool]] = {}
 
