@@ -7,13 +7,12 @@ the program's own before others could write it, all has to be known beforehand: 
 known by blocks, of which a read looks at those that it touches.
 """
 
-import zlib
-from ctypes import c_char
 from math import prod
 
 import torch
 from torch import UntypedStorage as Storage
 
+from retape.engines.eager.trace._fingerprint import fingerprint
 from retape.engines.eager.trace._geometry import Geometry, below_autograd, tensor_on
 
 # Small against what is read as a rule, and large against a checksum of it.
@@ -36,7 +35,7 @@ class Exposure:
     @classmethod
     def of_all(cls, storage: Storage) -> "Exposure":
         """What is there now, all of it."""
-        return cls([_sum_of(storage, *part) for part in _blocks(storage, None)])
+        return cls([fingerprint(storage, *part) for part in _blocks(storage, None)])
 
     def agrees(self, storage: Storage, seen: Geometry) -> bool:
         """Whether what a geometry sees is what was there; what is new is noted."""
@@ -48,7 +47,7 @@ class Exposure:
     def _same_blocks(self, storage: Storage, seen: Geometry) -> bool:
         known = self._blocks
         return known is None or all(
-            _sum_of(storage, *part) == known[part[0] // _BLOCK_BYTES]
+            fingerprint(storage, *part) == known[part[0] // _BLOCK_BYTES]
             for part in _blocks(storage, seen)
         )
 
@@ -58,7 +57,7 @@ class Exposure:
             return Exposure.of_all(storage)
         blocks = self._blocks.copy()
         for part in _blocks(storage, seen):
-            blocks[part[0] // _BLOCK_BYTES] = _sum_of(storage, *part)
+            blocks[part[0] // _BLOCK_BYTES] = fingerprint(storage, *part)
         return Exposure(blocks)
 
 
@@ -83,20 +82,11 @@ def _window(storage: Storage, seen: Geometry) -> int:
     """A checksum of the elements that a geometry sees, each once."""
     first, last = _span(seen)
     if last - first == prod(seen.size) * seen.dtype.itemsize:
-        return _sum_of(storage, first, last)
+        return fingerprint(storage, first, last)
     with below_autograd():
         # An element that is seen again and again has a stride of zero.
         tensor = tensor_on(storage, seen)
         for dim, step in enumerate(seen.stride):
             tensor = tensor if step else tensor.narrow(dim, 0, min(1, seen.size[dim]))
         compact = tensor.clone(memory_format=torch.contiguous_format)
-    found = compact.untyped_storage()
-    return _sum_of(found, 0, found.nbytes())
-
-
-def _sum_of(storage: Storage, first: int, last: int) -> int:
-    # Through NumPy would be shorter, but it makes the storage unresizable for good.
-    if storage.device.type != "cpu":
-        storage, first, last = storage[first:last].cpu(), 0, last - first
-    content = (c_char * (last - first)).from_address(storage.data_ptr() + first or 1)
-    return zlib.crc32(content)
+    return fingerprint(compact.untyped_storage())

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from retape.engines.eager.trace._trace import Trace
 
 
-def fingerprint(storage: torch.UntypedStorage) -> int:
-    """A checksum of the bytes of a storage."""
+def fingerprint(
+    storage: torch.UntypedStorage, first: int = 0, last: int | None = None
+) -> int:
+    """A checksum of the bytes of a storage, or of some of them."""
+    last = storage.nbytes() if last is None else last
     # Through NumPy would be shorter, but it makes the storage unresizable for good.
-    host = storage if storage.device.type == "cpu" else storage.cpu()
-    content = (ctypes.c_char * host.nbytes()).from_address(host.data_ptr() or 1)
+    if storage.device.type != "cpu":
+        storage, first, last = storage[first:last].cpu(), 0, last - first
+    content = (ctypes.c_char * (last - first)).from_address(
+        storage.data_ptr() + first or 1
+    )
     return zlib.crc32(content)
 
 
