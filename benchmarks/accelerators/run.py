@@ -1,10 +1,11 @@
-"""Gradients on an accelerator: time, peak memory and waits, beside what rivals take.
+"""Gradients on an accelerator: time and peak memory, beside what rivals take.
 
-First the small form of every workload is held against JAX's own reverse mode or the
-host's form, on this device, and the PyTorch engine against plain autograd. Then every
-candidate is run in a process of its own, so that the device's own counter of the peak
-is that candidate's. Where a device has no such counter (a CPU), the compiler's figure
-of temporaries stands in for it, and the table says so.
+Each workload has a process of its own. There its small form is held against JAX's own
+reverse mode, or the host's form, on this device; then all candidates are compiled, and
+run by turns of all workloads, one at a time, in the order of the bytes that they take:
+so the device's own counter of the peak, which never falls, is that of the latest. Where
+a device has no such counter (a CPU), the compiler's figure of temporaries stands in for
+it, and the table says so.
 
 Run: `make bench-accelerator`, or `python -m benchmarks.accelerators.run [--small]
 [--only WORKLOAD] [--out FILE]`. Without a GPU sizes are small in any case.
@@ -14,24 +15,22 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import fcntl
 import json
+import tempfile
+import time
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Table, in_a_process
 
-CANDIDATES = (
-    "plain",
-    "scans by hand",
-    "Equinox",
-    "Retape",
-    "Retape, host's form",
-    "PyTorch, per block",
-)
-ROUNDS = 5
-TORCH = "PyTorch engine"
+ROUNDS = 3
+PYTORCH = "PyTorch engine"
+BY_HAND = "scans by hand"
 
 
 def main() -> None:
@@ -44,44 +43,43 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    if given.one:
+    if given.check:
+        print(json.dumps(device() | {"torch": checked_torch()}))
+    elif given.one:
         print(json.dumps(measured(*given.one, small=given.small)))
-    elif given.check:
-        print(json.dumps(all_checked(given.only)))
     else:
         compare(given.only, Path(given.out), small=given.small)
 
 
 def compare(only: list[str] | None, out: Path, *, small: bool) -> None:
-    """Check, run all candidates, print the table and write the file."""
-    report = alone("--check", *(w for name in only or () for w in ("--only", name)))
-    if "why_not" in report:
-        raise SystemExit(f"the checks {report['why_not']}")
-    for name, right in report["right"].items():
-        print(f"{name:24} {'right' if right else 'WRONG'}", flush=True)
-    if not all(report["right"].values()):
-        raise SystemExit("a gradient is wrong on this device: nothing is timed")
+    """Run all workloads, print the table and write the file."""
+    from benchmarks.accelerators.workloads import ALL
+
+    report = alone("--check")
+    if not report.get("torch"):
+        raise SystemExit(f"PyTorch's gradient on this device: {report}")
     small = small or report["platform"] == "cpu"
     report |= {"date": datetime.date.today().isoformat(), "small": small, "rows": []}
-    print(f"\n{report['device']}, JAX {report['jax']}, {report['date']}")
-    table = Table("workload", "gradient", "ms", "peak MB", "counted by", "waits")
-    for name in report["right"]:
-        for candidate in CANDIDATES if name != TORCH else ():
-            words = ["--one", name, candidate, *(["--small"] if small else [])]
-            row = {"workload": name, "candidate": candidate, **alone(*words)}
-            report["rows"].append(row)
-            table.row(*cells(row))
+    print(f"{report['device']}, JAX {report['jax']}, {report['date']}")
+    table = Table("workload", "gradient", "ms", "peak MB", "temporaries MB", "counted")
+    words = ["--small"] if small else []
+    with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor() as pool:
+        run = lambda name: alone("--one", name, turn.name, *words)  # noqa: E731
+        for name, found in zip(only or ALL, pool.map(run, only or ALL), strict=True):
+            for row in found.get("rows", [{"candidate": "all", **found}]):
+                report["rows"].append({"workload": name, **row})
+                table.row(name, *cells(row))
     out.write_text(json.dumps(report, indent=1))
     print(f"written to {out}")
 
 
 def cells(row: dict[str, Any]) -> tuple[Any, ...]:
     """A row of the table."""
-    head = row["workload"], row["candidate"]
     if "why_not" in row:
-        return *head, row["why_not"], None, None, None
-    peak = None if row["peak"] is None else row["peak"] / 1e6
-    return *head, 1e3 * row["seconds"], peak, row["peak_by"], row["waits"]
+        return row["candidate"], row["why_not"], None, None, None
+    peak = row["peak"] and row["peak"] / 1e6
+    temporaries = row["temporaries"] and row["temporaries"] / 1e6
+    return row["candidate"], 1e3 * row["seconds"], peak, temporaries, row["peak_by"]
 
 
 # Without it the first process would take most of the device's memory for itself.
@@ -101,71 +99,107 @@ def device() -> dict[str, Any]:
     }
 
 
-# One candidate --------------------------------------------------------------------
+# One workload ---------------------------------------------------------------------
 
 
-def measured(name: str, candidate: str, *, small: bool) -> dict[str, Any]:
-    """Time, peak and waits of one candidate."""
-    if candidate.startswith("PyTorch"):
-        from benchmarks.accelerators.with_torch import measured_torch
-
-        return measured_torch(name, small=small, rounds=ROUNDS)
-    import jax
+def measured(name: str, turn: str, *, small: bool) -> dict[str, Any]:
+    """Rows of all candidates of a workload; they run while the file is locked."""
     from benchmarks.accelerators.workloads import ALL
-    from benchmarks.jax.candidates import compiled, timed
 
-    import retape.jax
-
+    if not checked(name):
+        return {"why_not": "a gradient is wrong on this device: nothing is timed"}
     workload = ALL[name](small)
-    gradient = gradient_of(workload, candidate)
-    if gradient is None:
-        return {"why_not": "does not apply: the length is unknown"}
-    made = compiled(gradient, workload.point)
-    times = timed({"": made}, (workload.point,), ROUNDS)[""]
-    stats = jax.devices()[0].memory_stats() or {}
-    peak = stats.get("peak_bytes_in_use")
-    waits = None
-    if small:  # by interpretation, which takes its time
-        waits = retape.jax.count_waits(gradient, workload.point).waits
+    made, rows = compiled_candidates(workload)
+    ordered = sorted(made, key=lambda each: made[each].nbytes)
+    with Path(turn).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for each in ordered:
+            try:
+                figures = timed(made[each], workload.point)
+            except Exception as error:  # the device has too little memory for it
+                figures = {"why_not": type(error).__name__}
+            rows.append({"candidate": each, **figures})
+        if name in ("bptt", "transformer"):
+            rows.append({"candidate": "PyTorch, per block", **with_torch(name, small)})
+    return {"rows": rows}
+
+
+def compiled_candidates(workload: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Those that compile, and rows of those that do not."""
+    from benchmarks.jax.candidates import compiled
+
+    made: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    for name, make in candidates(workload):
+        budget = made[BY_HAND].nbytes if BY_HAND in made else None
+        gradient = make(budget)
+        if gradient is None:
+            continue
+        try:
+            made[name] = compiled(gradient, workload.point)
+        except Exception as error:
+            why = f"{type(error).__name__}: {str(error).splitlines()[0][:60]}"
+            rows.append({"candidate": name, "why_not": why})
+    return made, rows
+
+
+def timed(made: Any, point: Any) -> dict[str, Any]:
+    """The median of some calls, and the most bytes that the device held."""
+    import jax
+
+    made(point)
+    taken = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        made(point)
+        taken.append(time.perf_counter() - began)
+    peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return {
-        "seconds": times.median,
-        "peak": peak if peak is not None else made.nbytes,
-        "peak_by": "device" if peak is not None else "compiler",
-        "waits": waits,
+        "seconds": sorted(taken)[ROUNDS // 2],
+        "peak": peak,
+        "temporaries": made.nbytes,
+        "peak_by": "compiler" if peak is None else "device",
     }
 
 
-def gradient_of(workload: Any, candidate: str) -> Any:
-    """The gradient by one candidate; `None` if it cannot be taken that way."""
+def with_torch(name: str, small: bool) -> dict[str, Any]:
+    """The rival of PyTorch."""
+    from benchmarks.accelerators.with_torch import measured_torch
+
+    return {**measured_torch(name, small=small, rounds=ROUNDS), "temporaries": None}
+
+
+Made = Callable[[int | None], Any]
+
+
+def candidates(workload: Any) -> list[tuple[str, Made]]:
+    """Gradients by name, made from the bytes of the scans by hand; `None` is none."""
     import jax
     from benchmarks.accelerators.workloads import by_hand, equinox, scanned
 
     import retape
     import retape.jax
 
-    if candidate.startswith("Retape"):
-        # Snapshots like those of the scans by hand, in number: two square roots.
-        count = 32 if workload.steps is None else 2 * round(workload.steps**0.5)
-        loops = "host" if "host" in candidate else "device"
-        plan = retape.fixed_space(snapshots=max(2, count))
-        return retape.jax.grad(workload.program(scanned), plan=plan, loops=loops)
-    loops = {"plain": scanned, "scans by hand": by_hand, "Equinox": equinox(32)}
-    if workload.steps is None and candidate != "Equinox":
-        return None
-    if candidate == "plain" and workload.name.startswith("Fig. 8"):
-        return jax.grad(workload.program(lambda *given: scanned(*given)))
-    return jax.grad(workload.program(loops[candidate]))
+    program, known = workload.program, workload.steps is not None
+    ours = partial(retape.jax.grad, program(scanned))
+    # Snapshots like those of the scans by hand, in number: two square roots.
+    count = 2 * round(workload.steps**0.5) if known else 32
+    equal = retape.fixed_space(snapshots=max(2, count))
+    plain = program(lambda *given: scanned(*given))  # Fig. 8 with a bound
+    found: list[tuple[str, Made]] = [
+        ("plain", lambda _: jax.grad(plain) if known else None),
+        (BY_HAND, lambda _: jax.grad(program(by_hand)) if known else None),
+        ("Equinox", lambda _: jax.grad(program(equinox(32)))),
+        ("Retape", lambda _: ours()),
+        ("Retape, within scans' bytes", lambda b: b and ours(plan=retape.within(b))),
+    ]
+    for form in ("device", "host"):
+        name = f"Retape, {count} snapshots, {form}'s form"
+        found.append((name, lambda _, f=form: ours(plan=equal, loops=f)))
+    return found
 
 
 # Right on this device -------------------------------------------------------------
-
-
-def all_checked(only: list[str] | None) -> dict[str, Any]:
-    """Which gradients are right here, and on what device."""
-    from benchmarks.accelerators.workloads import ALL
-
-    right = {name: checked(name) for name in only or ALL}
-    return {**device(), "right": right | {TORCH: checked_torch()}}
 
 
 def checked(name: str) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from benchmarks.torch.allocator import DEVICE, ON_CUDA, peak_bytes
 from benchmarks.torch.heap import _MARK, RUNS, Heap, count_heap, own_graph
 from torch import Tensor, nn
 
@@ -240,14 +241,16 @@ def main(arguments: list[str]) -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     if "--accelerate" in arguments:
         retape.torch.accelerate()
-    heap, table = Heap(), models()
+    heap, table = OnCuda() if ON_CUDA else Heap(), models()
     count = bad = 0
     for name in [each for each in arguments if each in table] or list(table):
         torch.manual_seed(0)
         print(f"{name:24}", end="", flush=True)
         gc.freeze()  # what is there by now need not be looked through each time
         try:
-            for row in rows(heap, *table[name]()):
+            with torch.device(DEVICE):
+                made = table[name]()
+            for row in rows(heap, *made):
                 print(row, end="", flush=True)
                 count, bad = count + 1, bad + row.bad()
         except Exception as error:
@@ -257,13 +260,24 @@ def main(arguments: list[str]) -> None:
     print(f"{count} rows, of which {bad} exceeded, refused, not the same or failed")
 
 
+class OnCuda(Heap):
+    """The caching allocator's numbers, in place of the heap's."""
+
+    def __init__(self) -> None:
+        self.live = torch.cuda.memory_allocated
+
+    def peak(self, job: Callable[[], object]) -> int:
+        """The most bytes at once, beyond those before."""
+        return peak_bytes(job)
+
+
 def rows(heap: Heap, model: nn.Module, loss: Loss) -> Iterator[Row]:
     """Budgets, the most of the heap in them, and whether gradients are the same."""
     before = {name: each.clone() for name, each in model.state_dict().items()}
     for each in model.parameters():
         each.grad = torch.zeros_like(each)
     expected = outcome(model, lambda: train(model, loss))
-    graph = own_graph(heap, loss)
+    graph = 0 if ON_CUDA else own_graph(heap, loss)
     model.load_state_dict(before)
     for name, budget in [*budgets(model, loss)]:
         row, under = Row(name, budget), retape.torch.recompute(memory=budget)
@@ -306,6 +320,6 @@ def run_once(
 
 
 if __name__ == "__main__":
-    if _MARK not in os.environ:
+    if _MARK not in os.environ and not ON_CUDA:
         count_heap()
     main(sys.argv[1:])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from benchmarks.torch.allocator import ON_CUDA
 from benchmarks.torch.workloads import Workload
 from torch import Tensor
 from torch.utils.checkpoint import (
@@ -112,10 +113,15 @@ def our_selective(work: Workload) -> Tensor:
 
 
 def step(work: Workload, forward: Callable[[Workload], Tensor]) -> Callable[[], None]:
-    """One forward and backward with fixed randomness."""
+    """One forward and backward, the same at random; on CUDA in bfloat16."""
+    automatic = torch.autocast("cuda", torch.bfloat16, enabled=ON_CUDA)
 
     def job() -> None:
         torch.manual_seed(1)
-        forward(work).backward()
+        with automatic:
+            loss = forward(work)
+        loss.backward()
+        if ON_CUDA:
+            torch.cuda.synchronize()
 
     return job

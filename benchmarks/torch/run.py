@@ -12,48 +12,45 @@ the peak that it was measured to have as the budget: at equal memory, who is fas
 """
 
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
-from benchmarks.harness import Table, python_bytes
-from benchmarks.harness import least as seconds
-from benchmarks.torch import rivals
-from benchmarks.torch.allocator import peak_bytes, ready_gradients
-from benchmarks.torch.workloads import SMALL, WORKLOADS, Workload
+from benchmarks.harness import Table, least, python_bytes
+from benchmarks.torch import rivals, workloads
+from benchmarks.torch.allocator import DEVICE, ON_CUDA, peak_bytes, ready_gradients
+from benchmarks.torch.workloads import Workload
 from torch import Tensor
 
 from retape._errors import BudgetError
 
-BUDGETS = {
-    "mlp": (100, 50, 25, 15),
-    "gpt": (300, 120, 70, 45),
-    "lstm": (60, 10),
-    "resnet": (100, 60),
-    "llama": (100, 60),
-}
+SHARES = (0.6, 0.3, 0.15, 0.1)
+"""Budgets, as shares of what plain takes."""
 Row = tuple[str, Callable[[Workload], Tensor]]
 
 
-def methods(name: str, work: Workload) -> list[Row]:
+def methods(name: str, work: Workload, plain: int) -> list[Row]:
+    """Every way but plain, whose peak is given."""
     count = len(work.blocks)
     root, third = round(count**0.5), round(count ** (1 / 3))
     ours: list[Row] = [
         (
-            f"retape, {budget} MB",
-            lambda w, b=budget: rivals.ours(w, memory=b * 10**6),
+            f"retape, {share} of plain",
+            lambda w, b=int(share * plain): rivals.ours(w, memory=b),
         )
-        for budget in BUDGETS[name]
+        for share in SHARES
     ]
     if name == "lstm":
+        tenth = plain // 10
         ours.append(
             (
-                "retape, 10 MB, mode='loop'",
-                lambda w: rivals.ours(w, memory=10**7, mode="loop"),
+                "retape, 0.1 of plain, mode='loop'",
+                lambda w: rivals.ours(w, memory=tenth, mode="loop"),
             )
         )
     rows: list[Row] = [
-        ("plain", rivals.plain),
         ("torch checkpoint, each block", rivals.per_block),
         (f"torch checkpoint, {root} parts", lambda w: rivals.by_parts(w, root)),
         (
@@ -71,25 +68,24 @@ def methods(name: str, work: Workload) -> list[Row]:
 
 def main(names: list[str]) -> None:
     torch.set_num_threads(1)
-    made = SMALL if "--small" in names else WORKLOADS
+    made = workloads.ON_CUDA if ON_CUDA else workloads.WORKLOADS
+    made = workloads.SMALL if "--small" in names else made
     for name in [each for each in names if each != "--small"] or list(made):
-        work = made[name]()
+        with torch.device(DEVICE):
+            work = made[name]()
         ready_gradients(work.parameters)
         table = Table("", "MB", "with Python's", "time", title=work.name)
-        base, peaks = 0.0, {}
-        for label, forward in methods(name, work):
-            took, peak = row(table, label, work, forward, base)
-            base = base or took
+        base, plain = row(table, "plain", work, rivals.plain, 0.0)
+        peaks = {}
+        for label, forward in methods(name, work, plain):
+            took, peak = attempt(table, label, work, forward, base)
             if label.startswith("torch"):
                 peaks[label] = peak
         for label, peak in peaks.items():
             at = label.removeprefix("torch checkpoint, ")
             for kind, way in at_equal_memory(name):
                 forward = partial(way, memory=int(peak))
-                try:
-                    row(table, f"{kind} at '{at}'", work, forward, base)
-                except BudgetError as error:
-                    table.row(f"{kind} at '{at}'", f"refused: {error}", None, None)
+                attempt(table, f"{kind} at '{at}'", work, forward, base)
 
 
 def at_equal_memory(name: str) -> list[tuple[str, Callable[..., Tensor]]]:
@@ -98,6 +94,15 @@ def at_equal_memory(name: str) -> list[tuple[str, Callable[..., Tensor]]]:
     return (
         [*ways, ("loop", partial(rivals.ours, mode="loop"))] if name == "lstm" else ways
     )
+
+
+def attempt(table: Table, label: str, *how: Any) -> tuple[float, int]:
+    """A row; one that says why if the budget is too small for the method."""
+    try:
+        return row(table, label, *how)
+    except BudgetError as error:
+        table.row(label, f"refused: {error}", None, None)
+        return 0.0, 0
 
 
 def row(
@@ -111,7 +116,9 @@ def row(
     job = rivals.step(work, forward)
     for _ in range(rivals.RUNS_TO_LEARN):
         job()
-    took, peak, books = seconds(job), peak_bytes(job), python_bytes(job)
+    clock = time.perf_counter if ON_CUDA else time.process_time
+    took, peak = least(job, clock=clock), peak_bytes(job)
+    books = 0 if ON_CUDA else python_bytes(job)  # no part of a device's memory
     table.row(label, peak / 1e6, (peak + books) / 1e6, took / (base or took))
     return took, peak
 

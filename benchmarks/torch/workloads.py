@@ -50,7 +50,7 @@ class GPTBlock(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-2, -1) / (c // self.heads) ** 0.5
         scores = scores.masked_fill(
-            torch.ones(t, t, dtype=torch.bool).triu(1), float("-inf")
+            torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1), float("-inf")
         )
         weights = F.dropout(scores.softmax(-1), 0.1)
         mixed = (weights @ v).transpose(1, 2).reshape(b, t, c)
@@ -183,3 +183,11 @@ SMALL: dict[str, Callable[[], Workload]] = {
     "llama": lambda: llama(3, 64, 64),
 }
 """Of each a form that is done in a second."""
+ON_CUDA: dict[str, Callable[[], Workload]] = {
+    "mlp": lambda: mlp(100, 4096, 8192),
+    "gpt": lambda: gpt(24, 1024, 4, 1024),
+    "resnet": lambda: resnet(128, 224),
+    "llama": lambda: llama(16, 2048, 2048),
+    "lstm": lambda: lstm(200, 512, 64),
+}
+"""Of each a form that fills a GPU of 80 GB, or its launches: the LSTM's are tiny."""
