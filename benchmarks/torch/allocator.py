@@ -30,13 +30,13 @@ def peak_bytes(job: Callable[[], object]) -> int:
 
 
 def _cuda_peak(job: Callable[[], object]) -> int:
-    """By the caching allocator, whose blocks are multiples of 512 bytes."""
+    """What the caching allocator was asked for: a block may be up to 1 MB larger."""
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
     job()
     torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+    return torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
 
 
 def ready_gradients(parameters: list[torch.Tensor]) -> None:

@@ -239,6 +239,8 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     os.environ["HF_HUB_OFFLINE"] = "1"
+    if ON_CUDA:  # sums by atomic operations are not the same twice
+        torch.use_deterministic_algorithms(True, warn_only=True)
     if "--accelerate" in arguments:
         retape.torch.accelerate()
     heap, table = OnCuda() if ON_CUDA else Heap(), models()

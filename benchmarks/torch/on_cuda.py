@@ -302,6 +302,7 @@ def _append(values: list[Tensor], loss: Callable[[], Tensor]) -> None:
 
 def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
+    torch.use_deterministic_algorithms(True, warn_only=True)
     for name in names or PROGRAMS:
         torch.manual_seed(0)
         print(f"{name:24}", flush=True)

@@ -43,6 +43,12 @@ def per_block(work: Workload) -> Tensor:
     return by_parts(work, len(work.blocks))
 
 
+def saved_on_cpu(work: Workload) -> Tensor:
+    """All that autograd saves in page-locked memory of the host."""
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        return plain(work)
+
+
 def by_parts(work: Workload, count: int) -> Tensor:
     """What `checkpoint_sequential` does: all parts but the last are checkpointed."""
     state = work.start

@@ -1,6 +1,6 @@
 """Memory and time of every way to train a workload, in one process.
 
-    python -m benchmarks.torch.run [--small] [mlp|gpt|lstm|resnet|llama ...]
+    python -m benchmarks.torch.run [--small] [--accelerate] [mlp|gpt|lstm ...]
 
 Times are processor times of one forward and backward on one thread, as ratios to plain
 PyTorch in the same run. Peaks are what the CPU allocator counted beyond the start,
@@ -24,6 +24,7 @@ from benchmarks.torch.allocator import DEVICE, ON_CUDA, peak_bytes, ready_gradie
 from benchmarks.torch.workloads import Workload
 from torch import Tensor
 
+import retape.torch
 from retape._errors import BudgetError
 
 SHARES = (0.6, 0.3, 0.15, 0.1)
@@ -42,6 +43,13 @@ def methods(name: str, work: Workload, plain: int) -> list[Row]:
         )
         for share in SHARES
     ]
+    for share in SHARES[1:3] if ON_CUDA else ():
+        ours.append(
+            (
+                f"retape, {share} of plain, store='cpu'",
+                lambda w, b=int(share * plain): rivals.ours(w, memory=b, store="cpu"),
+            )
+        )
     if name == "lstm":
         tenth = plain // 10
         ours.append(
@@ -51,6 +59,7 @@ def methods(name: str, work: Workload, plain: int) -> list[Row]:
             )
         )
     rows: list[Row] = [
+        *([("torch, saved on the CPU", rivals.saved_on_cpu)] if ON_CUDA else []),
         ("torch checkpoint, each block", rivals.per_block),
         (f"torch checkpoint, {root} parts", lambda w: rivals.by_parts(w, root)),
         (
@@ -70,7 +79,9 @@ def main(names: list[str]) -> None:
     torch.set_num_threads(1)
     made = workloads.ON_CUDA if ON_CUDA else workloads.WORKLOADS
     made = workloads.SMALL if "--small" in names else made
-    for name in [each for each in names if each != "--small"] or list(made):
+    if "--accelerate" in names:
+        retape.torch.accelerate()
+    for name in [each for each in names if not each.startswith("--")] or list(made):
         with torch.device(DEVICE):
             work = made[name]()
         ready_gradients(work.parameters)

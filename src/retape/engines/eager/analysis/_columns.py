@@ -174,8 +174,8 @@ class Columns:
     @cached_property
     def kernel(self) -> Any:
         """For each step, the bytes that its kernel takes for itself while it runs."""
-        trace, found = self._trace, np.zeros(self.length, dtype=np.int64)
-        copying = self._of_signatures(lambda each: each.kind.copying)
+        trace, found = self._trace, self._of_signatures(lambda each: each.workspace)
+        copying = self._of_signatures(lambda each: each.copying)
         for index in np.flatnonzero(copying).tolist():
             step = trace.steps[index]
             found[index] = kernel_bytes(

@@ -19,7 +19,7 @@ def cotangent_bytes(
         return 0
     results = sum(trace.nbytes[made.start : made.stop]) - signature.scratch_bytes
     # A formula that is not lean sums the cotangent of a smaller operand in the end.
-    lean = signature.kind.lean or signature.kind.copying
+    lean = signature.kind.lean or signature.copying
     inputs: dict[int, int] = {}
     largest = results
     given = zip(reads, signature.differentiable, signature.sizes, strict=True)
@@ -54,7 +54,7 @@ def _formula_bytes(
     trace: Trace, signature: Signature, reads: Sequence[int], made: range, largest: int
 ) -> int:
     """Temporary bytes of the backward formula of a step."""
-    if signature.kind.copying:  # the images are copied once more on the way back
+    if signature.copying:  # the images are copied once more on the way back
         kernel = kernel_bytes(trace, signature, reads, made)
         return kernel + signature.sizes[0] + signature.reverse_workspace
     # An overwrite of a view is reversed on copies of the cotangent of the whole.
@@ -67,7 +67,7 @@ def kernel_bytes(
     trace: Trace, signature: Signature, reads: Sequence[int], made: range
 ) -> int:
     """The bytes that the kernel of a step takes for itself while it runs."""
-    if not signature.kind.copying:
+    if not signature.copying:
         return 0
     copies = sum(trace.nbytes[slot] for slot in {*reads, *made})
     return copies + signature.workspace - signature.scratch_bytes

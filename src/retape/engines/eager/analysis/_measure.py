@@ -83,6 +83,8 @@ def _with_bookkeeping(run: Run, found: Measured) -> Measured:
     which held less, a chain of tiny operators left each plan at its end.
     """
     record = run.tally.record
+    if not run.trace.on_host:  # the budget is the accelerator's
+        return found
     taken = max(deep_bytes(found), analysis_bytes(run))
     if record is None:
         return replace(found, bookkeeping=taken)

@@ -25,7 +25,6 @@ from retape.engines.eager.trace._geometry import storage_refcount
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
-    from retape.engines.eager.trace._trace import Trace
 
 # The first gap is the budget over this: many narrow candidates at first, since a
 # snapshot that turns out wide or superfluous is given up at no cost.
@@ -33,12 +32,6 @@ _FIRST_GAPS = 48
 # Operators before the record is counted for the first time, and how many times as many
 # each time after: so much more than is there is left for it.
 _FIRST_COUNT, _NEXT_COUNT = 64, 1.05
-
-
-def _on_host(trace: "Trace") -> bool:
-    """Whether tensors are in the memory that the record is in."""
-    devices = (known.tensor.device.type for known in trace.foreign.values())
-    return all(device in ("cpu", "meta") for device in devices)
 
 
 class Keeper:
@@ -65,7 +58,6 @@ class Keeper:
         self.room: int | None = limits.memory
         self.bookkeeping = self.bare = 0
         self._next_count: float = _FIRST_COUNT
-        self._on_host = True
         if limits.memory is not None:
             run.trace.memory = run.trace.limit = limits.memory - BACKWARD_NUMBERS
             run.trace.next_cut = self._next_count
@@ -104,10 +96,11 @@ class Keeper:
         tensors are on one, and the record is not.
         """
         memory = self._limits.memory
-        if memory is None or self.room is None or not self._on_host:
+        if memory is None or self.room is None:
             return
         trace = self._run.trace
-        self.bookkeeping = record_in(memory, bare, notes, trace.counter.live)
+        live, on_host = trace.counter.live, trace.on_host
+        self.bookkeeping = record_in(memory, bare, notes, live) if on_host else 0
         room = room_for_tensors(memory, self.bookkeeping)
         trace.memory += room - self.room
         trace.limit += room - self.room
@@ -116,7 +109,6 @@ class Keeper:
     def _count_record(self) -> None:
         """Leave to the record what it will take when it is counted next."""
         run, size = self._run, record_size(self._run)
-        self._on_host = _on_host(run.trace)
         self.leave_to_record(
             round(_NEXT_COUNT * size.bare), round(_NEXT_COUNT * size.notes)
         )
@@ -201,7 +193,6 @@ class Keeper:
         run = self._run
         self._next_count = run.trace.next_cut = float("inf")
         size = run.tally.record = record_size(run)
-        self._on_host = _on_host(run.trace)
         bare = size.bare + analysis_bytes(run)
         self.leave_to_record(bare, size.notes)
         if self.bookkeeping:

@@ -3,7 +3,15 @@
 
 #include "session.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 namespace retape {
+
+// Whether what is enqueued now goes on the stream that PyTorch begins with.
+inline bool on_default_stream(c10::Device device) {
+  return !device.is_cuda() ||
+      c10::impl::VirtualGuardImpl(device.type()).getStream(device).id() == 0;
+}
 
 inline void add_to_tail(
     Session& session, PyObject* slot, PyObject* storage, PyObject* window) {
@@ -42,6 +50,7 @@ inline Ref pack(Session& session, PyObject* wrapped) {
   };
   const at::Tensor& tensor = THPVariable_Unpack(wrapped);
   if (!plain_tensor(tensor) || tensor._is_zerotensor()) return slowly();
+  if (!on_default_stream(tensor.device())) return slowly();
   using c10::impl::TorchDispatchModeKey;
   if (c10::impl::TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::PROXY)) return slowly();
   const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));

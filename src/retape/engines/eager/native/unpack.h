@@ -96,6 +96,7 @@ inline Ref unpack(PyObject* saved) {
     if (PyDict_CheckExact(storages)) storage = lookup(storages, slot);
     if (storage == nullptr) return Ref();
   }
+  if (!on_default_stream(THPStorage_Unpack(storage).device())) return Ref();
   return Ref::checked(
       THPVariable_Wrap(tensor_on(storage, window_of(layout->Handle_geometry(saved)))));
 }

@@ -91,13 +91,15 @@ class Recorder(OperatorWatch):
         watched = trace.verify or trace.keep is not None
         self._native: Any = None if watched else module
         run.native = module
+        # Compiled code knows one stream of its own, the default one.
+        handles = module if trace.streams.default else None
         self.pack: Callable[[torch.Tensor], Any] = run.pack
         self.unpack: Callable[[Any], torch.Tensor] = unpack
-        if module is not None:
-            self.unpack = module.unpacker(unpack)
+        if handles is not None:
+            self.unpack = handles.unpacker(unpack)
         if module is not None and not watched:
             self._session = module.open(trace, run, traits_of, watched)
-            self.pack = module.packer(self._session)
+            self.pack = self.pack if handles is None else module.packer(self._session)
 
     def __enter__(self) -> "Recorder":
         _active.recorder = self

@@ -10,6 +10,7 @@ from torch import UntypedStorage as Storage
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._torch_compile import warn_of_compiled_code
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
+from retape.engines.eager.record._device_workspace import run_and_measure
 from retape.engines.eager.record._record_collective import (
     has_storage,
     hold_results,
@@ -71,7 +72,10 @@ def record(
     written = _before_writes(trace, kind, args, kwargs) if kind.writes else ()
     if kind.random:
         _save_random_state(trace, step, kind, args, kwargs)
-    result = func(*args, **kwargs) if kwargs else func(*args)
+    if signature.new and not trace.on_host:
+        result = run_and_measure(signature, func, args, kwargs)
+    else:
+        result = func(*args, **kwargs) if kwargs else func(*args)
     if isinstance(result, Tensor) and not has_storage(result):
         trace.random.pop(step, None)
         return hold_results(trace, result, [tensor for _, tensor in written])
@@ -228,9 +232,9 @@ def _look_closer(
         _keep_results(trace, outputs, first)
     if not trace.verify or signature.kind.uninitialised:
         return
-    partly = PARTLY_WRITTEN.get(signature.func._schema.name)
+    partly = PARTLY_WRITTEN.get(signature.func._schema.name, ())
     for index, tensor in enumerate((*outputs, *(tensor for _, tensor in written))):
-        if not isinstance(tensor, Tensor) or index == partly:
+        if not isinstance(tensor, Tensor) or index in partly:
             continue
         if tensor._is_zerotensor() or tensor.is_meta:
             continue  # it has no memory

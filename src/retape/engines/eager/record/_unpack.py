@@ -42,10 +42,11 @@ def _value(saved: Any) -> Tensor:
         storage = trace.tail.partial.get(slot) or trace.held.storages.get(slot)
         if storage is None:
             assert run.sweep is not None
-            run.sweep.fetch(handle)
+            with trace.streams.at_home():
+                run.sweep.fetch(handle)
             storage = trace.held.storages[slot]
         with torch._C._AutoDispatchBelowAutograd():
-            return tensor_on(storage, handle.geometry)
+            return trace.streams.hand_out(tensor_on(storage, handle.geometry))
 
 
 def _received(handle: ReceivedHandle) -> Tensor:

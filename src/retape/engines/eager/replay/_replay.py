@@ -133,6 +133,8 @@ class Replay:
                     check_foreign(trace, slot)
             else:
                 root = tensor_on(trace.held.storages[slot], trace.roots[slot])
+                if trace.streams.several:
+                    trace.streams.take_in(root)
             self._roots[slot] = root
         return root
 

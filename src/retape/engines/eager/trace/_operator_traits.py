@@ -50,8 +50,22 @@ _COPYING = frozenset(
         "aten::mkldnn_rnn_layer",
     }
 )
-# By operator, the position of a result of which parts are never written.
-PARTLY_WRITTEN = {"aten::_ctc_loss": 1}
+# By operator, positions of results of which parts are never written. Of the attention
+# of GPUs those are seeds where nothing is drawn, sums behind the last row, masks that
+# nobody asked for: a run that drew something else has another first result.
+_BESIDE_ATTENTION = frozenset(range(1, 9))
+PARTLY_WRITTEN = {"aten::_ctc_loss": frozenset({1})} | dict.fromkeys(
+    (
+        f"aten::{prefix}{kind}_attention{suffix}"
+        for kind in ("flash", "efficient", "cudnn", "fused")
+        for prefix, suffix in (
+            ("_scaled_dot_product_", ""),
+            ("_scaled_dot_product_", "_overrideable"),
+            ("_", "_forward"),
+        )
+    ),
+    _BESIDE_ATTENTION,
+)
 # They read no value, and may be asked of tensors that no operator could be run on.
 METADATA = frozenset(
     getattr(packet, overload)

@@ -144,6 +144,7 @@ class Run:
         if proxies() is not None:
             return tensor  # a graph is traced, in which handles have no place
         trace = self.trace
+        trace.streams.note(tensor)
         storage = tensor.untyped_storage()
         buffer = getattr(storage, TAG, None)
         if buffer is None or buffer.owner is not trace.owner:

@@ -50,8 +50,9 @@ class Signature:
             no value. In a custom function, where gradient mode is off, who knows.
         sizes: Bytes of each tensor read, as it is seen.
         spare: Tensors that its formula holds on the way, if it is not lean.
-        workspace: Of a kernel that copies, the bytes that it takes beyond copies;
-            `reverse_workspace`: what those of its backward take beyond that.
+        copying: Its kernels work on copies of what it reads and makes.
+        workspace: The bytes that its kernel takes for itself, beyond copies if it
+            copies; `reverse_workspace`: what those of its backward take beyond that.
         scratch_bytes: Of its results, those of a workspace, once it has run.
         new: It has not run yet.
         native: The same for the accelerator, if it has met it.
@@ -89,7 +90,8 @@ class Signature:
         self.passive = kind.uninitialised or (mode.grad and not any(differentiable))
         self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
         self.spare = self.workspace = self.reverse_workspace = 0
-        if kind.copying:
+        self.copying = kind.copying and not _on_cuda(args)
+        if self.copying:
             self.workspace, self.reverse_workspace, _ = workspace_bytes(args)
         elif not kind.lean and any(differentiable):
             self.spare = spare_tensors(func, args, geometries, differentiable)
@@ -129,6 +131,10 @@ class Signature:
                     holder[where] = list(holder[where])
                 holder[where][index] = tensor
         return self.call(*args, **kwargs), tensors
+
+
+def _on_cuda(args: Sequence[Any]) -> bool:
+    return any(isinstance(each, Tensor) and each.is_cuda for each in args)
 
 
 def _tensors(value: Any) -> list[tuple[int, Tensor]]:

@@ -40,6 +40,7 @@ from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings,
 from retape.engines.eager.trace._inputs import Input, is_exposed, without_history
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
+from retape.engines.eager.trace._streams import HomeStreams
 
 
 class Trace:
@@ -75,6 +76,8 @@ class Trace:
         self.prints: dict[int, int] = {}
         self.verify = self.opaque = self.without_values = False
         self.warned = False
+        self.on_host = True  # tensors are in the memory that the record is in
+        self.streams = HomeStreams()
         self.keep: Callable[[Any], bool] | None = None
         self.largest = 0
         self.saved = 0
@@ -113,6 +116,7 @@ class Trace:
             whole = tensor._base if tensor._is_view() else tensor
             if whole is not None and not whole.is_nested and whole.is_contiguous():
                 self.whole[slot] = self.geometries.of(whole)
+        self.on_host &= tensor.device.type in ("cpu", "meta")
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
         handed_out = bool(self.shared) and storage._cdata in self.shared
