@@ -26,6 +26,7 @@ from torch import Tensor
 from torch import UntypedStorage as Storage
 
 from retape.engines.eager._bytes_in_flight import InFlight
+from retape.engines.eager._home_streams import HomeStreams
 from retape.engines.eager.trace._exposed import Exposure
 from retape.engines.eager.trace._fingerprint import fingerprint
 from retape.engines.eager.trace._geometry import (
@@ -40,7 +41,6 @@ from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings,
 from retape.engines.eager.trace._inputs import Input, is_exposed, without_history
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
-from retape.engines.eager.trace._streams import HomeStreams
 
 
 class Trace:
