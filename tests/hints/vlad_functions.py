@@ -429,6 +429,11 @@ def hurried(folder: Path) -> str:
     return str(made)
 
 
+def squared() -> Any:
+    """What a function gives that is compiled anew."""
+    return native.function(lambda x: x * x)(1.5)
+
+
 def without_compiler(monkeypatch: Any, folder: Any) -> None:
     """No compiler of C, and nothing that was compiled before."""
     monkeypatch.setenv("PATH", str(folder))
