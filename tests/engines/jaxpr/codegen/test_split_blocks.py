@@ -276,7 +276,6 @@ def checked(x: Any) -> Any:
     return jnp.sum(x)
 
 
-@pytest.mark.slow
 def test_an_operation_without_results_is_cut_around() -> None:
     x = jnp.linspace(0.1, 1.0, 1000)
     assert any(not e.outvars for e in jax.make_jaxpr(checked)(x).eqns)

@@ -57,11 +57,15 @@ def _parted(
              if not isinstance(v, core.Literal)}  # fmt: skip
     consts = dict(zip(whole.jaxpr.constvars, whole.consts, strict=True))
     eqns: list[list[core.JaxprEqn]] = [[] for _ in ends]
+    for eqn in whole.eqns:  # what reads something is where that is
+        found = [owner[v] for v in variables(eqn.invars) if v in owner]
+        owner.update((v, found[0]) for v in eqn.outvars if found)
     last = len(ends) - 1
     for eqn in reversed(whole.eqns):
-        # What nobody reads belongs to what was traced before the next that is read.
-        last = next((owner[v] for v in eqn.outvars if v in owner), last)
-        owner.update((v, last) for v in variables(eqn.invars) if v not in consts)
+        read = [v for v in variables(eqn.invars) if v not in consts]
+        # What reads nothing and nobody reads was traced before the next that is read.
+        last = next((owner[v] for v in (*read, *eqn.outvars) if v in owner), last)
+        owner.update((v, last) for v in read if v not in owner)
         eqns[last].append(eqn)
     return [
         excerpt(whole.jaxpr, ins, outs, own[::-1], consts)
