@@ -42,11 +42,11 @@ def sweep_forward(
         beyond, more, held = _advance(loop, given, held, ahead, alpha, stage + 1)
         if more == 0:
             break
-        state = place(loop, state, stage, alpha)
+        state, beyond = place(loop, state, stage, alpha, beyond)
         stage += 1
         loop.working, loop.at = held, stage * alpha
         after, made = beyond, more
-        del held
+        del held, beyond  # The run alone keeps what it goes on from alive.
         safe_point(loop)
     loop.length = stage * alpha + made
     return loop.length, state
@@ -61,11 +61,24 @@ def _has(state: Placement, stage: int) -> bool:
     return bool(state.positions) and stage <= state.positions[-1]
 
 
-def place(loop: Loop[C, A, R], state: Placement, stage: int, alpha: int) -> Placement:
-    """Ask the controller about a stage whose start is the working capsule."""
+def place(
+    loop: Loop[C, A, R], state: Placement, stage: int, alpha: int, beyond: C
+) -> tuple[Placement, C]:
+    """Ask the controller about a stage whose start is the working capsule.
+
+    Args:
+        loop: The run.
+        state: The controller, asked about the stages before.
+        stage: The stage.
+        alpha: The stage length.
+        beyond: The capsule that the run is at. It may be in memory of the program's,
+            which writes there when it makes a snapshot anew that was lost.
+    """
     if _has(state, stage):
-        return state
+        return state, beyond
     state, placed = state.place(stage)
+    if placed.moved:
+        beyond = loop.copied(beyond)
     for at, near, far in placed.moved:
         loop.move(at * alpha, near, far)
     for at, slot in placed.dropped:
@@ -74,7 +87,7 @@ def place(loop: Loop[C, A, R], state: Placement, stage: int, alpha: int) -> Plac
         capsule, tier = loop.look(loop.at), placed.tier
         # The run is beyond it: no step may be run from there, in memory that is used.
         loop.put(stage * alpha, placed.slot, tier, capsule)
-    return state
+    return state, beyond
 
 
 def find_place(

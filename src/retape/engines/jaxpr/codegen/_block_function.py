@@ -39,7 +39,7 @@ from retape.engines.jaxpr.ir._ir import (
 from retape.engines.jaxpr.ir._liveness import Liveness, whole_defs
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import dce
-from retape.engines.jaxpr.jaxprs._row_ops import row, take_row
+from retape.engines.jaxpr.jaxprs._row_ops import chosen_row, row, take_row
 from retape.engines.jaxpr.jaxprs._scalar_ops import where
 from retape.engines.jaxpr.jaxprs._subprogram import slice_between, traced_together
 
@@ -191,6 +191,7 @@ def take_cotangents(
     active_outs: Sequence[int],
     numbers: Mapping[Var, Any],
     held: dict[Var, Any],
+    ok: Any = None,
 ) -> dict[int, Any]:
     """Cotangents of the rows that a block writes where its code says, by their outputs.
 
@@ -199,12 +200,14 @@ def take_cotangents(
         active_outs: Positions among `(*outs, *rows)` that have a cotangent.
         numbers: The values of `code.numbers`.
         held: Cotangents of streams; what is taken is zero there afterwards.
+        ok: A truth: if it is false, nothing is taken, from a row that the program
+            names either.
     """
     found: dict[int, Any] = {}
     for j, write in reversed([*enumerate(code.writes, len(code.outs))]):
         if not isinstance(write.at, RowNumber) or write.stream not in held:
             continue
-        at = write.at.row(numbers)
+        at = chosen_row(ok, write.at.row(numbers))
         value, held[write.stream] = take_row(held[write.stream], at)
         if j in active_outs:
             found[j] = value

@@ -15,7 +15,7 @@ from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._tape_pools import pool_of, pop
 from retape.engines.jaxpr.ir._ir import Label, Position, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
-from retape.engines.jaxpr.jaxprs._row_ops import chosen_row, put_if, row
+from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen, where
 from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, Pass, State, pc_in
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
@@ -175,10 +175,10 @@ def cotangents_out(
 ) -> list[Any]:
     """Those of `active_outs`; what rows give up is taken from the state."""
     code, ok, layout = taped.code, state.get(OK), compiled.layout
-    numbers = {v: chosen_row(ok, counts[v]) for v in code.numbers if v in counts}
+    numbers = {v: counts[v] for v in code.numbers if v in counts}
     keys = {v: layout.cotangent(layout.where[v]) for v in code.taken}
     held = {v: state[k] for v, k in keys.items()}
-    rows = take_cotangents(code, taped.active_outs, numbers, held)
+    rows = take_cotangents(code, taped.active_outs, numbers, held, ok)
     state |= {keys[v]: d for v, d in held.items()}
     return [
         rows[i] if i in rows else _cotangent_out(compiled, code, i, counts, state)
