@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -438,3 +439,49 @@ def test_kill_9_at_random_points(tmp_path, seeded, known):
     assert one["state"].tobytes() == other["state"].tobytes()
     assert one["cotangent"].tobytes() == other["cotangent"].tobytes()
     assert other["resumed"]
+
+
+@pytest.mark.parametrize("calls", range(35, 120, 12))
+def test_a_lost_snapshot_is_made_again_beside_the_programs_buffer(
+    calls: int, tmp_path: Path
+) -> None:
+    """Those in memory are gone with the first run, and the program has one array."""
+    left, buffer = [10**6], np.empty(3)
+
+    def step(x: Any, k: int) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            raise Stopped
+        np.multiply(3.9 * x, 1.0 - x, out=buffer)
+        return buffer
+
+    x0 = np.array([0.11, 0.12, 0.13])
+    expected, states = np.ones(3), [x0]
+    for _ in range(90):
+        states.append(3.9 * states[-1] * (1.0 - states[-1]))
+    for x in states[-2::-1]:
+        expected = 3.9 * (1.0 - 2.0 * x) * expected
+
+    def attempt() -> Any:
+        program = retape.Program(
+            step,
+            lambda x, k, g: 3.9 * (1.0 - 2.0 * x) * g,
+            done=lambda x: np.array_equal(x, states[-1]),
+        )
+        store = TieredStore(MemoryStore(capacity=2), DiskStore(tmp_path, every=0))
+        plan = retape.tiers(memory=2, disk=4)
+        return retape.adjoint(
+            program, x0, seed=np.ones_like, plan=plan, store=store, key="a", reuse=True
+        )
+
+    left[0] = calls
+    with pytest.raises(Stopped):
+        attempt()
+    left[0] = 10**6
+    found = attempt()
+    assert found.report.resumed
+    assert np.array_equal(found.cotangent, expected)
+
+
+class Stopped(Exception):
+    """The end of a process, here."""

@@ -135,7 +135,7 @@ OURS = {
 
 PYTHONS = {
     "takes 0 positional": "retape.fixed_space(20)",
-    "'snapshots'": "retape.fixed_space(d=3)",
+    "keyword argument 'd'": "retape.fixed_space(d=3)",
     "'budget'": "retape.within()",
     "Write `import retape.jax`": "retape.grad(f)",
     "argument 'snapshots'": "retape.jax.grad(f, snapshots=3)(x)",

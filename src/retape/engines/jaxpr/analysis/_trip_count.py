@@ -31,6 +31,7 @@ from retape.engines.jaxpr.analysis._known_values import (
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, evaluate
 from retape.engines.jaxpr.jaxprs._rewrite import contains
+from retape.engines.jaxpr.jaxprs._subprogram import slice_between
 
 _MOST_TRIPS = 1 << 26
 """Trips that are counted: an eighth of a second, of 2 ns each (a CPU, JAX 0.10.2)."""
@@ -59,7 +60,7 @@ def trip_bounds(eqn: Any, ins: Sequence[Possible]) -> Trips:
     known = [i for i in parts if _counter(test, body, skip, (i,)).starts(ins)]
     counter = _counter(test, body, skip, tuple(known))
     starts = counter.starts(ins)
-    if not known or not starts or counter.asks_others:
+    if not known or not starts or counter.is_uncertain:
         return UNBOUNDED
     exact = len(known) == len(parts)
     limit = _MOST_TRIPS if exact else _MOST_UNSURE
@@ -82,9 +83,10 @@ class _Counter:
     first: int
 
     @property
-    def asks_others(self) -> bool:
-        """Whether what decides does more than compute."""
-        return any(contains(j, asks_others) for j in (self.test, self.body))
+    def is_uncertain(self) -> bool:
+        """Whether what decides does more than compute, or rounds on the way."""
+        parts = self.test, self.body
+        return any(contains(j, asks_others) or contains(j, _rounds) for j in parts)
 
     def starts(self, ins: Sequence[Possible]) -> list[tuple[Any, ...]] | None:
         """All that the operands may be; `None` if that is not known."""
@@ -100,10 +102,13 @@ def _counter(
     asked = test.replace(jaxpr=test.jaxpr.replace(outvars=[parts[i] for i in which]))
     used = dce_inputs(asked)[1]
     first, state = used[:skip], used[skip:]
-    more = len(body.in_avals) - len(state)
+    inner, more = body.jaxpr, len(body.in_avals) - len(state)
     while True:
         keep = [*[False] * more, *state]
-        turn, read = dce_inputs(body, state, keep=keep)
+        # What the loop says to others, and what nothing here reads, is left out.
+        counted = [v for v, used in zip(inner.outvars, state, strict=True) if used]
+        turn = slice_between(body, inner.invars, counted)
+        turn, read = dce_inputs(turn, keep=keep)
         if read[more:] == state:
             break
         state = read[more:]
@@ -133,6 +138,14 @@ def _count(counter: _Counter, start: tuple[Any, ...], limit: int) -> int:
     with at_once():
         carry = list(map(jnp.asarray, start[counter.first :]))
         return int(lax.while_loop(going, step, (jnp.int64(0), carry))[0])
+
+
+def _rounds(eqn: core.JaxprEqn) -> bool:
+    """Whether an operation makes something else than whole numbers and truths."""
+    types = (getattr(v.aval, "dtype", None) for v in eqn.outvars)
+    return any(
+        t is None or getattr(t, "kind", "") not in ("b", "i", "u") for t in types
+    )
 
 
 def _conjuncts(test: core.Jaxpr) -> list[Any]:
