@@ -56,13 +56,13 @@ _COPYING = frozenset(
 _BESIDE_ATTENTION = frozenset(range(1, 9))
 PARTLY_WRITTEN = {"aten::_ctc_loss": frozenset({1})} | dict.fromkeys(
     (
-        f"aten::{prefix}{kind}_attention{suffix}"
-        for kind in ("flash", "efficient", "cudnn", "fused")
-        for prefix, suffix in (
-            ("_scaled_dot_product_", ""),
-            ("_scaled_dot_product_", "_overrideable"),
-            ("_", "_forward"),
-        )
+        "aten::_cudnn_attention_forward",
+        "aten::_efficient_attention_forward",
+        "aten::_flash_attention_forward",
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_scaled_dot_product_flash_attention",
+        "aten::_scaled_dot_product_fused_attention_overrideable",
     ),
     _BESIDE_ATTENTION,
 )
