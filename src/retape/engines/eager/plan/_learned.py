@@ -10,7 +10,8 @@ are told apart by what they do. A plan is taken up where the first unit of a run
 of the plan, and left where the run does something else or holds more.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Sequence
 
 from retape.engines.eager.analysis._measured import Measured, whole_mark
 from retape.engines.eager.keep._keeper import Keeper
@@ -33,6 +34,8 @@ _MOST_BUDGETS = 64
 _MOST_PROGRAMS = 16
 # Programs that were estimated and are planned before a run, each in as long as three.
 _MOST_EXPECTED = 4
+# What comes next is read off so many runs before it: a turn may be half as long.
+_MOST_PAST = 32
 # A program that has left its plan so often has none any more.
 _MOST_FAILURES = 8
 # Where more programs take turns than are remembered, or none comes twice, each is new
@@ -130,6 +133,26 @@ def entries_for(known: Known) -> int:
     return min(LARGEST, max(FEWEST_ENTRIES, known.measured.cost // _ENTRY))
 
 
+def what_follows(past: Sequence[int]) -> int | None:
+    """What comes next: what came each time after the shortest stretch that tells.
+
+    Programs may begin alike, and be told apart by their turn only: two steps of one
+    and one of another, say, again and again. Where no stretch at the end was followed
+    by the same twice or more, it is what came after the latest program the last time.
+    """
+    found, places = None, list(range(1, len(past)))
+    for length in range(1, len(past)):
+        here = past[-length]
+        places = [k for k in places if k >= length and past[k - length] == here]
+        if length == 1 and places:
+            found = past[places[-1]]
+        if len(places) < 2:
+            break
+        if len({past[k] for k in places}) == 1:
+            return past[places[-1]]
+    return found
+
+
 class Lessons:
     """Measurements of the runs within one budget.
 
@@ -141,8 +164,7 @@ class Lessons:
         self._memory = memory
         self._known = programs_for(price)
         self.programs: OrderedDict[int, LearnedProgram] = OrderedDict()
-        self._followers: dict[int, int] = {}
-        self._latest: int | None = None
+        self._past: deque[int] = deque(maxlen=_MOST_PAST)
         self._runs = self._searches = 0
         self._expected: set[int] = set()
 
@@ -155,7 +177,8 @@ class Lessons:
             planned = [each for each in self.programs.values() if each.descents]
             planned.sort(key=_end_of_first_unit)
             latest = next(reversed(self.programs), None)
-            expected = self._followers.get(self._latest or 0, latest)
+            found = what_follows(list(self._past))
+            expected = latest if found is None else found
             planned.sort(key=lambda each: each.mark != expected)
             plans = [plan for each in planned if (plan := each.plan()) is not None]
         if not plans:
@@ -231,11 +254,7 @@ class Lessons:
     def _note(self, program: LearnedProgram) -> None:
         """Remember which program came, and after which."""
         self._remember(program)
-        if len(self._followers) > 8 * _MOST_PROGRAMS:
-            self._followers.clear()
-        if self._latest is not None:
-            self._followers[self._latest] = program.mark
-        self._latest = program.mark
+        self._past.append(program.mark)
 
     def _remember(self, program: LearnedProgram) -> None:
         self.programs[program.mark] = program
