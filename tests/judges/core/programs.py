@@ -20,30 +20,33 @@ def start():
     return np.linspace(0.2, 1.4, N)
 
 
-def by_hand(steps, costs=False):
-    """The last state and the cotangent of the start, with every state kept.
-
-    The objective is the sum of the squares of the last state, or of all states.
-    """
-    states = [start()]
-    for k in range(steps):
-        states.append(formula(states[-1], k))
-    g = 2 * states[-1]
-    for x in reversed(states[:-1]):
-        g = slope(x) * g + (2 * x if costs else 0)
-    return states[-1], g
-
-
 @dataclass
 class Program:
-    """What is passed to `retape.adjoint`, and where its arrays are."""
+    """What is passed to `retape.adjoint`, where its array is, and its objective."""
 
     step: Any
     reverse_step: Any
     x0: Any
     options: dict[str, Any] = field(default_factory=dict)
     array: Any = staticmethod(lambda tree: tree)
-    costs: bool = False
+    last: float = 1.0
+    each: Any = staticmethod(lambda k: 0.0)
+
+
+def by_hand(program, steps):
+    """The last state, the costs and the cotangent of the start; every state is kept.
+
+    What is differentiated is `last` times the squares of the last state, and what the
+    states cost: `each(k)` times the squares of the one before step `k`.
+    """
+    states = [start()]
+    for k in range(steps):
+        states.append(formula(states[-1], k))
+    cost = sum(program.each(k) * float((x * x).sum()) for k, x in enumerate(states))
+    g = 2 * (program.last + program.each(steps)) * states[-1]
+    for k in reversed(range(steps)):
+        g = slope(states[k]) * g + 2 * program.each(k) * states[k]
+    return states[-1], cost, g
 
 
 def gradient(x, k, g):
@@ -127,13 +130,46 @@ def many_at_once():
     return Program(None, gradient, start(), options)
 
 
-def with_costs():
-    """The objective is a sum over all states."""
+def weight(k):
+    return 1 + 0.1 * k
+
+
+def with_costs(program=None):
+    """The objective is a sum over all states, and what a program has had."""
+    found = program or Program(formula, gradient, start(), last=0.0)
+    found.options["cost"] = lambda x, k: weight(k) * float((x * x).sum())
+    found.options["cost_gradient"] = lambda x, k: 2 * weight(k) * x
+    found.each = weight
+    return found
+
+
+def taped_with_costs():
+    return with_costs(taped())
+
+
+def many_with_costs():
+    return with_costs(many_at_once())
+
+
+def costs_spoilt():
+    """The gradient of a cost is the state itself, which the adjoint overwrites."""
+
+    def reverse_step(x, k, g):
+        x[:] = slope(x)
+        x *= g
+        return x
+
     options = {
-        "cost": lambda x, k: float((x * x).sum()),
-        "cost_gradient": lambda x, k: 2 * x,
+        "cost": lambda x, k: 0.5 * float((x * x).sum()),
+        "cost_gradient": lambda x, k: x,
     }
-    return Program(formula, gradient, start(), options, costs=True)
+    spoilt = Program(formula, reverse_step, start(), options, last=0.0)
+    spoilt.each = lambda k: 0.5
+    return spoilt
 
 
-PROGRAMS = [pure, in_place, two_buffers, taped, tree, many_at_once, with_costs]
+PROGRAMS = [
+    *(pure, in_place, two_buffers, taped, tree, many_at_once),
+    *(with_costs, taped_with_costs, many_with_costs, costs_spoilt),
+]
+MANY = [many_at_once, many_with_costs]

@@ -193,6 +193,56 @@ def test_what_is_no_state_cost_or_cotangent_is_refused_by_name(name, bad):
         run_program(x0=X0, **functions)
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("step", "for step 0. Ret"), ("many", "for step 0. Ret"), ("seed", "for the las")],
+)
+def test_a_function_that_returns_nothing_is_told_where(name, where):
+    functions = returns(name, None) | {"steps": 9}
+    with pytest.raises(retape.MachineError, match=f"`{name}` returned `None` {where}"):
+        run_program(x0=X0, plan=retape.fixed_space(snapshots=3, stage=1), **functions)
+
+
+@pytest.mark.parametrize("made", [np.ones(2), (1.0, 2.0, 3.0), None])
+def test_a_tape_without_its_two_parts_is_refused_by_name(made):
+    functions = returns("tape", None) | {"tape": lambda x, k: made}
+    said = f"`tape` returned a `{type(made).__name__}` for step 0"
+    with pytest.raises(retape.MachineError, match=said):
+        run_program(x0=X0, **functions)
+
+
+NO_FUNCTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"seed": np.ones(2)}, r"`seed=array.* is not a function"),
+    ({"done": 7, "steps": None}, "`done=7` is not a function"),
+    ({"tape": "t"}, "`tape='t'` is not a function"),
+    ({"observe": 7}, "`observe=7` is not a function"),
+    ({"many": "f"}, "`many='f'` is not a function"),
+    ({"step": None}, "`step=None` is not a function"),
+    ({"cost": step}, "`cost=.* pass both or neither"),
+    ({"cost_gradient": step}, "pass both or neither"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), NO_FUNCTIONS)
+def test_what_is_no_function_or_half_of_a_pair_is_refused_by_name(options, said):
+    functions = right() | {"step": step, "reverse_step": reverse_step} | options
+    with pytest.raises(retape.PlanError, match=said):
+        run_program(x0=X0, **functions)
+
+
+def test_a_cost_gradient_of_another_form_than_the_seed_is_refused():
+    with pytest.raises(retape.MachineError, match="same form as `seed` and"):
+        run_program(
+            step,
+            lambda x, k, g: (g[0],),
+            X0,
+            cost=lambda x, k: 0.0,
+            cost_gradient=lambda x, k: [x],
+            seed=lambda x: (x,),
+            steps=3,
+        )
+
+
 @pytest.mark.parametrize("found", [np.array([True, False]), np.zeros((2, 2))])
 def test_a_predicate_that_gives_an_array_is_refused_by_name(found):
     with pytest.raises(retape.MachineError, match="`done` returned.* step 0"):

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import tracemalloc
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,16 @@ import pytest
 import retape
 from retape.storage import AsyncStore
 from tests.judges.core.programs import (
+    MANY,
     PROGRAMS,
     N,
     by_hand,
     formula,
     many_at_once,
+    pure,
     start,
+    taped_with_costs,
+    with_costs,
 )
 from tests.programs import run_program
 
@@ -63,11 +68,13 @@ def _no_fsync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
-def call(program, plan, kind, path, *, known=True, wrapped=lambda function: function):
+def call(
+    program, plan, kind, path, *, known=True, steps=STEPS, wrapped=lambda f: f, **more
+):
     """One run of a program under a plan, with a store of a kind."""
-    last = by_hand(STEPS)[0]
-    ends = {"steps": STEPS} if known else {
-        "done": lambda x: bool(program.array(x)[0] >= last[0] - 1e-9)
+    last = by_hand(program, steps)[0]
+    ends = {"steps": steps} if known else {
+        "done": lambda x: bool(np.ravel(program.array(x))[0] >= last[0] - 1e-9)
     }  # fmt: skip
     return run_program(
         program.step and wrapped(program.step),
@@ -78,15 +85,19 @@ def call(program, plan, kind, path, *, known=True, wrapped=lambda function: func
         key="a judge",
         **ends,
         **program.options,
+        **more,
     )
 
 
-def check(program, found):
-    """The gradient by hand, and a start state that nobody has changed."""
-    state, cotangent = by_hand(STEPS, program.costs)
-    assert np.allclose(program.array(found.state), state, rtol=1e-14, atol=0)
-    assert np.allclose(program.array(found.cotangent), cotangent, rtol=1e-13, atol=0)
-    assert program.array(program.x0).tolist() == start().tolist()
+def check(program, found, steps=STEPS):
+    """All by hand, and a start state that nobody has changed."""
+    state, cost, cotangent = by_hand(program, steps)
+    for got, right in ((found.state, state), (found.cotangent, cotangent)):
+        assert np.allclose(np.ravel(program.array(got)), right, rtol=1e-13, atol=0)
+    assert np.ravel(program.array(program.x0)).tolist() == start().tolist()
+    assert found.report.length == steps
+    if "cost" in program.options:
+        assert np.isclose(found.cost, cost, rtol=1e-13, atol=0)
 
 
 def pairs(programs, plans):
@@ -108,19 +119,64 @@ def test_the_gradient_is_that_by_hand(make, plan, kind, tmp_path):
     program = make()
     found = call(program, PLANS[plan], kind, tmp_path)
     check(program, found)
-    assert found.report.length == found.report.taped == STEPS
+    assert found.report.taped == STEPS
 
 
 @pytest.mark.parametrize(
     ("make", "plan", "kind"),
-    pairs([p for p in PROGRAMS if p is not many_at_once], UNKNOWN),
+    pairs([p for p in PROGRAMS if p not in MANY], UNKNOWN),
     ids=identity,
 )
 def test_a_run_whose_end_is_not_known_gives_the_same(make, plan, kind, tmp_path):
     program = make()
-    found = call(program, PLANS[plan], kind, tmp_path, known=False)
-    check(program, found)
-    assert found.report.length == STEPS
+    check(program, call(program, PLANS[plan], kind, tmp_path, known=False))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("plan", PLANS)
+def test_short_runs(plan, steps, tmp_path):
+    for i, (make, known) in enumerate(product((pure, with_costs), (True, False))):
+        if known or plan in UNKNOWN:
+            program, path = make(), tmp_path / str(i)
+            found = call(program, PLANS[plan], "disk", path, known=known, steps=steps)
+            check(program, found, steps)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("make", [pure, with_costs], ids=identity)
+def test_each_state_is_observed_once_and_in_order(make, plan, tmp_path):
+    seen = []
+    call(
+        make(),
+        PLANS[plan],
+        "memory",
+        tmp_path,
+        known=plan not in UNKNOWN,
+        observe=lambda x, k: seen.append((k, x.tobytes())),
+    )
+    x, states = start(), []
+    for k in range(STEPS + 1):
+        states.append((k, x.tobytes()))
+        x = formula(x, k)
+    assert seen == states
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_many_steps_at_a_call_give_the_same_bits(plan, tmp_path):
+    one = call(pure(), PLANS[plan], "memory", tmp_path)
+    for single in (None, formula):
+        program, calls = many_at_once(), []
+        forward = program.options["many"]
+
+        def counted(x, begin, end, forward=forward, calls=calls):
+            calls.append(end - begin)
+            return forward(x, begin, end)
+
+        program.step, program.options["many"] = single, counted
+        other = call(program, PLANS[plan], "memory", tmp_path)
+        assert other.cotangent.tobytes() == one.cotangent.tobytes()
+        assert other.report == one.report
+        assert max(calls) > 1 or one.report.longest_stage == STEPS
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -158,12 +214,15 @@ def test_the_bytes_are_what_was_promised(plan, tmp_path):
     assert peak < (held + 3 + 2) * size + 200_000 < steps * size
 
 
-@pytest.mark.parametrize("plan", PLANS)
-def test_a_run_that_dies_at_any_step_goes_on_with_the_same_bits(plan, tmp_path):
+@pytest.mark.parametrize(
+    ("plan", "known"),
+    [*((plan, True) for plan in PLANS), *((plan, False) for plan in UNKNOWN)],
+)
+def test_a_run_that_dies_at_any_step_goes_on_with_the_same_bits(plan, known, tmp_path):
     draw = random.Random(plan)
-    make = draw.choice(PROGRAMS)
+    make = draw.choice(PROGRAMS if known else [p for p in PROGRAMS if p not in MANY])
     kind = draw.choice(["disk", "tiered"])
-    whole = call(make(), PLANS[plan], "memory", tmp_path / "whole")
+    whole = call(make(), PLANS[plan], "memory", tmp_path / "whole", known=known)
 
     class Dies(BaseException):
         pass
@@ -182,8 +241,9 @@ def test_a_run_that_dies_at_any_step_goes_on_with_the_same_bits(plan, tmp_path):
     for _ in range(40):
         # A process that takes a run up makes some steps for the comparison first.
         left, program = draw.randint(12, 30) + deaths, make()
+        how = {"known": known, "wrapped": dying}
         try:
-            found = call(program, PLANS[plan], kind, tmp_path / "run", wrapped=dying)
+            found = call(program, PLANS[plan], kind, tmp_path / "run", **how)
         except Dies:
             deaths += 1
         else:
@@ -217,12 +277,17 @@ def test_kill_9_loses_nothing_but_time(plan, program, kind, last, tmp_path):
     assert got.tobytes() == want.tobytes()
 
 
-def test_the_gradient_by_hand_is_the_finite_difference():
+@pytest.mark.parametrize("make", [pure, taped_with_costs], ids=identity)
+def test_the_gradient_by_hand_is_the_finite_difference(make):
+    program = make()
+
     def value(x):
+        total = 0.0
         for k in range(STEPS):
+            total += program.each(k) * (x * x).sum()
             x = formula(x, k)
-        return (x * x).sum()
+        return total + (program.each(STEPS) + program.last) * (x * x).sum()
 
     h, x0 = 1e-6, start()
     slopes = [(value(x0 + h * e) - value(x0 - h * e)) / (2 * h) for e in np.identity(N)]
-    assert np.allclose(by_hand(STEPS)[1], slopes, rtol=1e-7)
+    assert np.allclose(by_hand(program, STEPS)[2], slopes, rtol=1e-7)
