@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -248,6 +249,16 @@ def a_deep_recursion(x, n):
     return x if n == 0 else math.sin(x) + a_deep_recursion(0.99 * x, n - 1)
 
 
+SETTINGS = ModuleType("settings")
+SETTINGS.rate = 2.0
+
+
+@row(4.0)
+def constants_of_modules(x):
+    infinite = math.inf, -math.inf, math.nan * x, math.atan2(-0.0, -1.0)
+    return SETTINGS.rate * x, infinite, 9007199254740990 + 1
+
+
 @row(5, 1.5, by=(1,))
 def defaults_of_lambdas(n, y):
     s = 0.0
@@ -368,6 +379,18 @@ def whole_arrays(a, b, h, k):
         c = c + 0.1 * d * i - h * np.tanh(c)
     g = (d * e + f * c) / (1.0 + c * c) - np.sqrt(a * a + b * b + 0.5)
     return np.sum(g * g) + (a * h - b).sum() - g.sum()
+
+
+@row(np.arange(3.0), np.ones(3), 0.7, by=(0, 1, 2))
+def more_operands_than_one_operator_has(a, b, h):
+    c = a + h * b + a * 2.0 + b * h * h - a / 3.0 + (h + 1.0) * b + (h + 2.0) * a
+    d = c * h + (h - 1.0) * c + (h - 2.0) * a + (h - 3.0) * b - (h - 4.0) * c * b
+    return np.sum(d + (h - 5.0) * a + (h - 6.0) * c - (h - 7.0) * b)
+
+
+@row(np.ones(0), 0.0, by=(0, 1))
+def quotients_of_nothing(a, x):
+    return np.sum(a + 1.0 - a / x) + np.sum(a / a)
 
 
 @row(np.array([[0.4, 0.1], [-0.2, 0.3]]), 6, by=(0,))

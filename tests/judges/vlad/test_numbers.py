@@ -3,6 +3,8 @@
 Or refused by name, and an error wherever Python has one.
 """
 
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,36 @@ def test_operators_with_a_constant(op: str, tmp_path: Path) -> None:
 def test_functions_of_a_number(expression: str, tmp_path: Path) -> None:
     refused = asked(_functions(tmp_path, "a", (expression,)), [(a,) for a in LEFT])
     assert all(refused) if "round" in expression else not all(refused)
+
+
+AT_EDGES = (
+    "math.sqrt(x)", "math.log(x)", "math.sin(x)", "math.tan(x)", "math.asin(x)",
+    "math.exp(x)", "math.log1p(x)", "math.hypot(x, y)",
+    "float(np.minimum(x, y)) + float(np.maximum(y, x))",
+)  # fmt: skip
+EDGES = (math.inf, -math.inf, math.nan, 0.0, -0.0, -1.0, 1e200, 1e308, 5e-324)
+
+
+def outcome(f: Any, *args: Any) -> Any:
+    try:
+        return f(*args)
+    except (ValueError, OverflowError, native.RunError):
+        return "stops"
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_infinities_stop_a_function_or_go_through_it(
+    engine: Any, tmp_path: Path
+) -> None:
+    """A hypotenuse neither overflows nor vanishes."""
+    for f in _functions(tmp_path, "x, y", AT_EDGES):
+        made = native.function(f, engine=engine)
+        for x, y in itertools.product(EDGES, EDGES):
+            expected = outcome(f, x, y)
+            if expected != "stops":  # in every bit, the sign of a zero is one
+                expected = pytest.approx(expected, rel=1e-15, abs=0.0, nan_ok=True)
+                assert math.copysign(1.0, made(x, y)) == math.copysign(1.0, f(x, y))
+            assert outcome(made, x, y) == expected, (x, y)
 
 
 @pytest.mark.parametrize("expression", OF_TWO)

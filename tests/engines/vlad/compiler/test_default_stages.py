@@ -1,4 +1,4 @@
-"""Long runs by the default plan: the same gradients as by short stages."""
+"""How long stages are, and long runs by the default plan."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retape import logarithmic, native
+from retape import fixed_space, logarithmic, native, segments
 
 
 def orbit(x: float, r: float, steps: int) -> float:
@@ -72,18 +72,73 @@ def test_a_fault_late_in_a_long_run_leaves_the_next_one_as_it_is() -> None:
     assert gradient(99.0, 300_000) == pytest.approx(0.5 / math.sqrt(96.0), rel=1e-9)
 
 
-def test_a_run_of_a_few_stages_with_a_small_tape_is_one() -> None:
-    """Not a longer one, and not by another plan."""
+def settling(x: float, n: int) -> float:
+    for _ in range(n):
+        x = x + 0.001 * math.sin(x)
+    return x
 
-    def grown(x: float, n: int) -> float:
-        for _ in range(n):
-            x = x + 1e-9 * x * x
-        return x
 
-    def stages(n: int, **plan: Any) -> int:
-        (report,) = native.measure(native.grad(grown, **plan), 0.3, n).reports
-        return report.reverses
+def squares(a: np.ndarray, n: int) -> float:
+    s = 0.0
+    for i in range(n):
+        s += a[i] * a[i]
+    return s
 
-    assert stages(100_000) == 1
-    assert stages(100_000, plan=logarithmic(stage=1_000_000)) > 1
-    assert stages(600_000) > 3
+
+def much(x: float, n: int) -> float:
+    a = x * np.ones(4)
+    for i in range(n):
+        a[i % 4] = a[i % 4] * a[(i + 1) % 4] * a[(i + 2) % 4]
+    return a.sum()
+
+
+ONE = range(1, 2)
+SEVERAL = range(2, 10_000)
+STAGES: dict[str, tuple[Any, Any, int, Any, range, range]] = {
+    # Of a loop that puts little on the tape, longer than of one over arrays.
+    "short, and open": (settling, 0.5, 2_000, None, ONE, range(10**6)),
+    "long": (settling, 0.5, 300_000, None, SEVERAL, range(2 * 10**6, 4 * 10**6)),
+    "long, fixed space": (
+        settling, 0.5, 300_000, fixed_space(snapshots=20), SEVERAL,
+        range(2 * 10**6, 4 * 10**6),
+    ),
+    "short, logarithmic": (settling, 0.5, 2_000, logarithmic(), ONE, range(10**6)),
+    "by length": (settling, 0.5, 2_000, segments(), range(51, 10**4), range(10**4)),
+    "a stage that is given": (
+        settling, 0.5, 100_000, logarithmic(stage=10**6), SEVERAL, range(10**6 + 1),
+    ),
+    "a few stages with a small tape": (settling, 0.3, 100_000, None, ONE, range(10**8)),
+    "much tape": (much, 0.99, 40_000, None, SEVERAL, range(10**6, 10**6 + 1)),
+    "as long as large arguments": (
+        squares, np.linspace(0.0, 1.0, 20_000), 20_000, logarithmic(stage=1_000),
+        range(1, 10), range(10**3, 10**8),
+    ),
+    "as long as the states of a recursion": (
+        deep, 0.5, 20_000, fixed_space(snapshots=3, stage=50), range(1, 20),
+        range(50, 10**8),
+    ),
+}  # fmt: skip
+"""A function, its arguments, the plan, how many stages, and how long the longest."""
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_stages_are_as_long_as_promised(name: str) -> None:
+    function, x, n, plan, reverses, longest = STAGES[name]
+    done = native.measure(native.grad(function, plan=plan), x, n)
+    (report,) = done.reports
+    assert report.reverses in reverses
+    assert report.longest_stage in longest
+    if report.reverses == 1:
+        assert report.longest_stage == report.length
+    in_one = native.grad(function, plan=logarithmic(stage=10**9))(x, n)
+    np.testing.assert_allclose(done.value, in_one, rtol=1e-12)
+
+
+def test_memory_does_not_grow_with_the_run() -> None:
+    plan = fixed_space(snapshots=8, stage=2000)
+    gradient = native.grad(settling, plan=plan)
+    small, large = (
+        native.measure(gradient, 0.5, n).reports[0] for n in (2_000, 200_000)
+    )
+    assert large.length > 90 * small.length
+    assert large.peak_snapshots <= 8 and large.longest_stage <= 2000
