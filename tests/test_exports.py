@@ -16,45 +16,17 @@ SOURCES = Path(retape.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
 
 TOP_LEVEL = {
-    "Adjoint",
-    "BudgetError",
-    "DeterminismError",
-    "DiskStore",
-    "GradientTypeError",
-    "LanguageError",
-    "MachineError",
-    "MemoryStore",
-    "MissingPackageError",
-    "Plan",
-    "PlanError",
-    "Program",
-    "RetapeError",
-    "RetapeWarning",
-    "RunInterrupted",
-    "ScheduleError",
-    "SnapshotError",
-    "StoreError",
-    "Tier",
-    "StepCosts",
-    "TieredStore",
-    "UnsupportedError",
-    "adjoint",
-    "check_adjoint",
-    "diagnose",
-    "explain",
-    "forward",
-    "interruptible",
-    "measure",
-    "register_state",
-} | {kind.make.__name__ for kind in KINDS.values()}
+    "Adjoint", "BudgetError", "DeterminismError", "DiskStore", "GradientTypeError",
+    "LanguageError", "MachineError", "MemoryStore", "MissingPackageError", "Plan",
+    "PlanError", "Program", "RetapeError", "RetapeWarning", "RunInterrupted",
+    "ScheduleError", "SnapshotError", "StoreError", "Tier", "StepCosts", "TieredStore",
+    "UnsupportedError", "adjoint", "check_adjoint", "diagnose", "explain", "forward",
+    "interruptible", "measure", "register_state",
+} | {kind.make.__name__ for kind in KINDS.values()}  # fmt: skip
 
 PACKAGES = [
-    "retape",
-    "retape.schedule",
-    "retape.storage",
-    "retape.driver",
-    "retape.testing",
-    "retape.viz",
+    *("retape", "retape.schedule", "retape.storage"),
+    *("retape.driver", "retape.testing", "retape.viz"),
 ]
 
 

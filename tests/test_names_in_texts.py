@@ -5,7 +5,6 @@ sources, with a test that it catches a lie.
 """
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -24,18 +23,20 @@ TOKEN = re.compile(
 CLASS = re.compile(r"^class (\w+)(\()?.*\n((?:[ \t)\]].*\n|\n)*)", re.MULTILINE)
 
 
-def texts(source: str) -> Iterator[tuple[int, str]]:
-    """The docstrings and comments of a module, with the line of each."""
+@cache
+def read(source: str) -> tuple[frozenset[str], list[tuple[int, str]]]:
+    """A module's identifiers, with texts that are one; its docstrings and comments.
+
+    Each of these has its line.
+    """
+    words: set[str] = set()
+    texts: list[tuple[int, str]] = []
     for token in TOKEN.finditer(source):
         if token["doc"] or token["comment"]:
-            yield source.count("\n", 0, token.start()) + 1, token.group()
-
-
-def words(source: str) -> set[str]:
-    """The identifiers of a source, with texts that are one."""
-    tokens = list(TOKEN.finditer(source))
-    found = {token["word"] or token["text"] or "" for token in tokens}
-    return {word for word in found if word.isidentifier()}
+            texts.append((source.count("\n", 0, token.start()) + 1, token.group()))
+        else:
+            words.add(token["word"] or token["text"] or "")
+    return frozenset(word for word in words if word.isidentifier()), texts
 
 
 class Names:
@@ -50,7 +51,7 @@ class Names:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.modules: dict[str, set[str]] = {}
+        self.modules: dict[str, frozenset[str]] = {}
         self.ends: dict[str, list[str]] = {}
         self.words: set[str] = set()
         self.members: dict[str, set[str]] = {}
@@ -59,12 +60,12 @@ class Names:
             parts = [folder.name, *path.relative_to(folder).with_suffix("").parts]
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             source, module = path.read_text(), ".".join(parts)
-            self.modules[module] = words(source)
+            self.modules[module], _ = read(source)
             self.words |= {*parts, *self.modules[module]}
             for i in range(len(parts)):
                 self.ends.setdefault(".".join(parts[i:]), []).append(module)
             for name, has_bases, body in CLASS.findall(source):
-                self.members.setdefault(name, set()).update(words(body))
+                self.members.setdefault(name, set()).update(read(body)[0])
                 self.derived |= {name} if has_bases else set()
 
     def ending(self, dotted: str) -> list[str]:
@@ -108,7 +109,7 @@ def files() -> frozenset[str]:
 def lies(path: Path, source: str, names: Names) -> list[str]:
     """The names in a module's texts that lead nowhere."""
     found: list[str] = []
-    for line, text in texts(source):
+    for line, text in read(source)[1]:
         for quoted in QUOTED.findall(text):
             name = quoted.removesuffix("()")
             if FILE.fullmatch(name):

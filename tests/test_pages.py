@@ -17,23 +17,11 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 FACADES = [
-    "retape",
-    "retape.jax",
-    "retape.nnx",
-    "retape.equinox",
-    "retape.diffrax",
-    "retape.optimistix",
-    "retape.torch",
-    "retape.transformers",
-    "retape.lightning",
-    "retape.vlad",
-    "retape.schedule",
-    "retape.driver",
-    "retape.storage",
-    "retape.viz",
-    "retape.interop",
-    "retape.testing",
-]
+    "retape", "retape.jax", "retape.nnx", "retape.equinox", "retape.diffrax",
+    "retape.optimistix", "retape.torch", "retape.transformers", "retape.lightning",
+    "retape.vlad", "retape.schedule", "retape.driver", "retape.storage", "retape.viz",
+    "retape.interop", "retape.testing",
+]  # fmt: skip
 
 
 def pages() -> list[Path]:

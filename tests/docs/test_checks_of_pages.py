@@ -65,7 +65,7 @@ def test_what_ends_its_process_or_is_wrong_is_told(tmp_path: Path) -> None:
         right, said, _ = warm.page(page)
         assert not right and "printed\n2" in said
         assert warm.script(script, ["one"], tmp_path)[:2] == (False, "one\n")
-        assert not warm.docstrings("keyword", tmp_path)[0], "it has no example"
+        assert not warm.docstrings(["keyword"], tmp_path)[0], "it has no example"
     finally:
         warm.close()
 

@@ -14,9 +14,13 @@ from tests.docs.pages import ROOT
 SOURCES = ROOT / "src"
 SLOW = {
     "retape.diffrax._adjoint",
+    "retape.engines.eager.api._compiler_budget",
+    "retape.engines.jaxpr.api._transform",
     "retape.engines.jaxpr.api.inspect._measure",
+    "retape.engines.jaxpr.layers.planner._advise",
     "retape.nnx._remat_scan",
     "retape.optimistix._adjoint",
+    "retape.plan._constructors",
     "retape.transformers._callback",
 }
 """Modules whose examples take more than two processor seconds."""
@@ -33,27 +37,26 @@ def modules() -> dict[str, Path]:
 
 
 def parameters() -> list[Any]:
+    """The modules of each package, which share a process; slow ones are alone."""
+    found: dict[str, list[str]] = {}
+    for name in modules():
+        alone = name if name in SLOW else name.rpartition(".")[0] or name
+        found.setdefault(alone, []).append(name)
     return [
-        pytest.param(name, id=name, marks=pytest.mark.slow if name in SLOW else ())
-        for name in modules()
+        pytest.param(names, id=name, marks=pytest.mark.slow if name in SLOW else ())
+        for name, names in found.items()
     ]
 
 
-@pytest.mark.slow(
-    "retape.engines.eager.api._compiler_budget",
-    "retape.engines.jaxpr.api._transform",
-    "retape.engines.jaxpr.layers.planner._advise",
-    "retape.plan._constructors",
-)
-@pytest.mark.parametrize("name", parameters())
+@pytest.mark.parametrize("names", parameters())
 def test_docstring_examples_print_what_they_show(
-    name: str, run: Run, tmp_path: Path
+    names: list[str], run: Run, tmp_path: Path
 ) -> None:
-    source = modules()[name].read_text()
-    examples = re.findall(r"^\s*(?:>>>|\.\.\.) (.*)$", source, re.MULTILINE)
+    sources = "".join(modules()[name].read_text() for name in names)
+    examples = re.findall(r"^\s*(?:>>>|\.\.\.) (.*)$", sources, re.MULTILINE)
     assert examples
-    # What is loaded before: what the module's examples or its own place name.
-    run(lambda warm: warm.docstrings(name, tmp_path), "\n".join([name, *examples]))
+    # What is loaded before: what the modules' examples or their own places name.
+    run(lambda warm: warm.docstrings(names, tmp_path), "\n".join(names + examples))
 
 
 def test_what_is_slow_is_there() -> None:

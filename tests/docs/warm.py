@@ -52,9 +52,9 @@ class Warm:
         """Run a page: whether all was right, what it said, processor seconds."""
         return self._ask("page", str(page), ROOT)
 
-    def docstrings(self, module: str, folder: Path) -> tuple[bool, str, float]:
-        """Run the examples of a module's docstrings in a folder."""
-        return self._ask("docstrings", module, folder)
+    def docstrings(self, modules: list[str], folder: Path) -> tuple[bool, str, float]:
+        """Run the examples of modules' docstrings, each in a folder within this one."""
+        return self._ask("docstrings", "", folder, *modules)
 
     def script(
         self, path: Path, arguments: Iterable[str], folder: Path
@@ -122,12 +122,19 @@ def _right(kind: str, target: str, arguments: list[str]) -> bool:
         print("\n".join(wrong))
         return not wrong
     if kind == "docstrings":
-        done = doctest.testmod(importlib.import_module(target), optionflags=FLAGS)
-        return bool(done.attempted) and not done.failed
+        return all([_examples_are_right(Path.cwd(), name) for name in arguments])
     sys.argv = [target, *arguments]
     sys.path[0] = str(Path(target).parent)
     runpy.run_path(target, run_name="__main__")
     return True
+
+
+def _examples_are_right(folder: Path, name: str) -> bool:
+    own = folder / name
+    own.mkdir()
+    os.chdir(own)
+    done = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
+    return bool(done.attempted) and not done.failed
 
 
 def _spent() -> float:

@@ -9,9 +9,9 @@ import numpy as np
 import retape
 from retape.cli import main
 from retape.schedule import Chain, Schedule
-from tests.hints.core_runs import VALUE, adjoint
+from tests.hints.core_runs import adjoint
 from tests.hints.jax_gradients import X, jax, looped, scanned
-from tests.hints.rows import Row
+from tests.hints.rows import rows
 from tests.hints.vlad_programs import LOOP
 from tests.hints.vlad_programs import run as vlad
 
@@ -29,184 +29,141 @@ def planned(capsys: Any, plan: str) -> Any:
     return said if said.startswith("retape:") else "steps" in said
 
 
-TIERS = 'levels=(retape.Tier("device", 3), retape.Tier("host", 20))'
-TO_HOST = "retape.fixed_space(snapshots=20, offload='host')"
-IN_MEMORY = "store=retape.MemoryStore()"
-CHAIN = "forward=[1.0] * 3, states=[2**62] * 3, tapes=[2**62] * 3, budget=2**64"
+HUGE = [2**62] * 3
+LARGE = {"forward": [1.0] * 3, "states": HUGE, "tapes": HUGE, "budget": 2**64}
 ROWS = [
-    Row(
-        "Use `fixed_space(snapshots=...)`",
-        "plan = retape.fixed_time(sweeps=2)\nadjoint(plan=plan, steps=None, done=late)",
-        "plan = retape.fixed_space(snapshots=3)\n"
-        "adjoint(plan=plan, steps=None, done=late)",
-        VALUE,
+    *rows(
+        "8 * 1.5**7",
+        r"""
+plan = retape.fixed_time(sweeps=2)
+adjoint(plan=plan, steps=None, done=late)
+says: Use `fixed_space(snapshots=...)`
+plan = retape.fixed_space(snapshots=3)
+adjoint(plan=plan, steps=None, done=late)
+
+adjoint(plan=retape.chain(forward=[1], states=[1], tapes=[1], budget=9))
+says: Pass `forward`
+plan = retape.chain(
+  forward=[1] * 3, states=[1] * 3, tapes=[1] * 3, budget=9)
+adjoint(plan=plan)
+
+adjoint(plan=retape.fixed_time(sweeps=1, stage=1, split='bisection'))
+says: Pass `stage={}`
+adjoint(plan=retape.fixed_time(sweeps=1, THE_CODE, split='bisection'))
+
+retape.tiers(levels=3)
+says: pass the tiers, the nearest first, as in `levels=(retape.Tier("device", 3),
+    retape.Tier("host", 20))`
+plan = retape.tiers(levels=(retape.Tier("device", 3), retape.Tier("host", 20)))
+adjoint(plan=plan, store=retape.MemoryStore())
+
+tiers = [retape.Tier(name, 2) for name in ('near', 'far', 'farther')]
+adjoint(plan=retape.tiers(levels=tiers), steps=None, done=late)
+says: Use `retape.tiers(memory=..., disk=...)`
+adjoint(plan=retape.tiers(memory=1, disk=2), steps=None, done=late,
+  store=retape.TieredStore(retape.MemoryStore(), retape.DiskStore(tmp_path)))
+
+scanned(X, plan=retape.tiers(memory=1, disk=2))
+says: Pass another plan, such as `retape.fixed_space(snapshots=20)`
+plan = retape.fixed_space(snapshots=20)
+jax.grad(lambda x: scanned(x, plan=plan))(X)
+gives: jax.grad(looped)(X)
+
+both = {'state', 'tape'}
+vlad(LOOP, plan=retape.fixed_space(snapshots=3, store=both))
+says: Pass the plan with `store={'state'}`
+vlad(LOOP, plan=retape.fixed_space(snapshots=3, store={'state'}))
+gives: vlad(LOOP)
+
+scanned(X, plan=retape.within('1 MB'), offload='host')
+says: Pass a number of snapshots, such as `retape.fixed_space(snapshots=20,
+    offload='host')`
+jax.grad(lambda x: scanned(x, plan=retape.fixed_space(snapshots=20, offload='host')))(X)
+gives: jax.grad(looped)(X)
+
+retape.Plan(memory=10**6, stage=2)
+says: Pass a number of snapshots, such as `fixed_space(snapshots=20, stage=2)`
+from retape import fixed_space
+adjoint(plan=fixed_space(snapshots=20, stage=2))
+
+retape.tiers(memory=1, disk=2).resolve(30)
+says: Pass another plan here, such as `fixed_space(snapshots=20)`
+from retape import fixed_space
+fixed_space(snapshots=20).resolve(30).d
+gives: 20
+
+retape.tiers(memory='1 MB', disk=2).schedule(9)
+says: Pass them, or a number of snapshots, such as `memory=20`
+adjoint(plan=retape.tiers(memory=20, disk=2), store=retape.MemoryStore())
+says: `capsule_bytes` and `tape_bytes` were not given. Pass them  as: tape_bytes=
+plan = retape.tiers(memory='1 MB', disk=2)
+adjoint(plan=list(plan.schedule(3, capsule_bytes=10, tape_bytes=10)))
+
+retape.tiers(memory=1, disk=2, costs=3)
+says: pass `retape.StepCosts(...)`
+costs = retape.StepCosts(forward=2.0)
+adjoint(plan=retape.tiers(memory=1, disk=2, costs=costs), store=retape.MemoryStore())
+
+retape.tiers(disk=2)
+says: Pass `memory`
+adjoint(plan=retape.tiers(memory=1, disk=2), store=retape.MemoryStore())
+says: or the tiers as `levels=(retape.Tier(...), ...)`
+plan = retape.tiers(levels=(retape.Tier('near', 1), retape.Tier('far', 2)))
+adjoint(plan=plan, store=retape.MemoryStore())
+
+retape.tiers(memory=1, levels=(retape.Tier("device", 3), retape.Tier("host", 20)))
+says: pass a `retape.Tier('memory', ...)`
+plan = retape.tiers(levels=(retape.Tier('memory', 1), retape.Tier('far', 2)))
+adjoint(plan=plan, store=retape.MemoryStore())
+
+retape.within('1 MB').resolve(30)
+says: Pass them, or a plan that counts snapshots, such as `fixed_space(snapshots=20)`
+from retape import fixed_space
+fixed_space(snapshots=20).resolve(30).d
+gives: 20
+
+adjoint(plan=retape.chain(**LARGE))
+says: Pass `units`
+adjoint(plan=retape.chain(**LARGE, units=100))
+
+retape.tiers(levels=(3, 4))
+says: Pass `retape.Tier(name, snapshots)`
+name, snapshots = 'near', 3
+plan = retape.tiers(levels=(retape.Tier(name, snapshots),))
+adjoint(plan=plan, store=retape.MemoryStore())
+
+Schedule(3.0, 3)
+says: pass an `int`
+adjoint(plan=Schedule(int(3.0), 3))
+""",
     ),
-    Row(
-        "Pass `forward`",
-        "adjoint(plan=retape.chain(forward=[1], states=[1], tapes=[1], budget=9))",
-        "plan = retape.chain(\n"
-        "  forward=[1] * 3, states=[1] * 3, tapes=[1] * 3, budget=9)\n"
-        "adjoint(plan=plan)",
-        VALUE,
-    ),
-    Row(
-        "Pass `stage={}`",
-        "adjoint(plan=retape.fixed_time(sweeps=1, stage=1, split='bisection'))",
-        "adjoint(plan=retape.fixed_time(sweeps=1, THE_CODE, split='bisection'))",
-        VALUE,
-    ),
-    Row(
-        f"pass the tiers, the nearest first, as in `{TIERS}`",
-        "retape.tiers(levels=3)",
-        f"adjoint(plan=retape.tiers({TIERS}), {IN_MEMORY})",
-        VALUE,
-    ),
-    Row(
-        "Use `retape.tiers(memory=..., disk=...)`",
-        "tiers = [retape.Tier(name, 2) for name in ('near', 'far', 'farther')]\n"
-        "adjoint(plan=retape.tiers(levels=tiers), steps=None, done=late)",
-        "adjoint(plan=retape.tiers(memory=1, disk=2), steps=None, done=late,\n"
-        "  store=retape.TieredStore(retape.MemoryStore(), retape.DiskStore(tmp_path)))",
-        VALUE,
-    ),
-    Row(
-        "Pass another plan, such as `retape.fixed_space(snapshots=20)`",
-        "scanned(X, plan=retape.tiers(memory=1, disk=2))",
-        "plan = retape.fixed_space(snapshots=20)\n"
-        "jax.grad(lambda x: scanned(x, plan=plan))(X)",
-        "jax.grad(looped)(X)",
-    ),
-    Row(
-        "Pass the plan with `store={'state'}`",
-        "both = {'state', 'tape'}\n"
-        "vlad(LOOP, plan=retape.fixed_space(snapshots=3, store=both))",
-        "vlad(LOOP, plan=retape.fixed_space(snapshots=3, store={'state'}))",
-        "vlad(LOOP)",
-    ),
-    Row(
-        f"Pass a number of snapshots, such as `{TO_HOST}`",
-        "scanned(X, plan=retape.within('1 MB'), offload='host')",
-        f"jax.grad(lambda x: scanned(x, plan={TO_HOST}))(X)",
-        "jax.grad(looped)(X)",
-    ),
-    Row(
-        "Pass a number of snapshots, such as `fixed_space(snapshots=20, stage=2)`",
-        "retape.Plan(memory=10**6, stage=2)",
-        "from retape import fixed_space\n"
-        "adjoint(plan=fixed_space(snapshots=20, stage=2))",
-        VALUE,
-    ),
-    Row(
-        "Write `name=value`",
-        "planned(capsys, 'tiers:3')",
-        "planned(capsys, 'tiers:memory=1,disk=3')",
-        written="memory=1,disk=3",
-    ),
-    Row(
-        "Write `name=value`",
-        "planned(capsys, 'fixed_space:colour=3')",
-        "planned(capsys, 'fixed_space:snapshots=3')",
-        written="snapshots=3",
-    ),
-    Row(
-        "Write `{}:{}`",
-        "planned(capsys, 'fixed_space')",
-        "planned(capsys, 'fixed_space:snapshots=3')",
-        written="fixed_space:snapshots=3",
-    ),
-    Row(
-        "Pass another plan here, such as `fixed_space(snapshots=20)`",
-        "retape.tiers(memory=1, disk=2).resolve(30)",
-        "from retape import fixed_space\nfixed_space(snapshots=20).resolve(30).d",
-        "20",
-    ),
-    Row(
-        "Pass them, or a number of snapshots, such as `memory=20`",
-        "retape.tiers(memory='1 MB', disk=2).schedule(9)",
-        f"adjoint(plan=retape.tiers(memory=20, disk=2), {IN_MEMORY})",
-        VALUE,
-    ),
-    Row(
-        "`capsule_bytes` and `tape_bytes` were not given. Pass them",
-        "retape.tiers(memory='1 MB', disk=2).schedule(9)",
-        "plan = retape.tiers(memory='1 MB', disk=2)\n"
-        "adjoint(plan=list(plan.schedule(3, capsule_bytes=10, tape_bytes=10)))",
-        VALUE,
-        written="tape_bytes=",
-    ),
-    Row(
-        "pass `retape.StepCosts(...)`",
-        "retape.tiers(memory=1, disk=2, costs=3)",
-        "costs = retape.StepCosts(forward=2.0)\n"
-        f"adjoint(plan=retape.tiers(memory=1, disk=2, costs=costs), {IN_MEMORY})",
-        VALUE,
-    ),
-    Row(
-        "Pass `memory`",
-        "retape.tiers(disk=2)",
-        f"adjoint(plan=retape.tiers(memory=1, disk=2), {IN_MEMORY})",
-        VALUE,
-    ),
-    Row(
-        "or the tiers as `levels=(retape.Tier(...), ...)`",
-        "retape.tiers(disk=2)",
-        "plan = retape.tiers(levels=(retape.Tier('near', 1), retape.Tier('far', 2)))\n"
-        f"adjoint(plan=plan, {IN_MEMORY})",
-        VALUE,
-    ),
-    Row(
-        "pass a `retape.Tier('memory', ...)`",
-        f"retape.tiers(memory=1, {TIERS})",
-        "plan = retape.tiers(levels=(retape.Tier('memory', 1), retape.Tier('far', 2)))"
-        f"\nadjoint(plan=plan, {IN_MEMORY})",
-        VALUE,
-    ),
-    Row(
-        "Pass them, or a plan that counts snapshots, such as "
-        "`fixed_space(snapshots=20)`",
-        "retape.within('1 MB').resolve(30)",
-        "from retape import fixed_space\nfixed_space(snapshots=20).resolve(30).d",
-        "20",
-    ),
-    Row(
-        "Pass `units`",
-        f"adjoint(plan=retape.chain({CHAIN}))",
-        f"adjoint(plan=retape.chain({CHAIN}, units=100))",
-        VALUE,
-    ),
-    Row(
-        "Pass `retape.Tier(name, snapshots)`",
-        "retape.tiers(levels=(3, 4))",
-        "name, snapshots = 'near', 3\n"
-        "plan = retape.tiers(levels=(retape.Tier(name, snapshots),))\n"
-        f"adjoint(plan=plan, {IN_MEMORY})",
-        VALUE,
-    ),
-    Row(
-        "pass an `int`",
-        "Schedule(3.0, 3)",
-        "adjoint(plan=Schedule(int(3.0), 3))",
-        VALUE,
-    ),
-    Row(
-        "Pass fewer `--steps`",
-        "command(capsys, 'plot', '--steps', '300000', 'fixed-space:9')",
-        "command(capsys, 'plot', '--steps', '9', 'fixed-space:3') != ''",
-        slow=True,
-    ),
-    Row(
-        "or a plan with a longer `stage`",
-        "command(capsys, 'plot', '--steps', '300000', 'fixed-space:9')",
-        "command(capsys, 'plot', '--steps', '300000', 'fixed-space:9,stage=30000')"
-        " != ''",
-        slow=True,
-    ),
-    Row(
-        "Write `3.0`",
-        "program(tmp_path)\ncommand(capsys, 'show', f'{tmp_path}/p.py:f', '3')",
-        "program(tmp_path)\n"
-        "'while' in command(capsys, 'show', f'{tmp_path}/p.py:f', '3.0')",
-        slow=True,
+    *rows(
+        "True",
+        r"""
+planned(capsys, 'tiers:3')
+says: Write `name=value`  as: memory=1,disk=3
+planned(capsys, 'tiers:memory=1,disk=3')
+
+planned(capsys, 'fixed_space:colour=3')
+says: Write `name=value`  as: snapshots=3
+planned(capsys, 'fixed_space:snapshots=3')
+
+planned(capsys, 'fixed_space')
+says: Write `{}:{}`  as: fixed_space:snapshots=3
+planned(capsys, 'fixed_space:snapshots=3')
+
+command(capsys, 'plot', '--steps', '300000', 'fixed-space:9')
+slow says: Pass fewer `--steps`
+command(capsys, 'plot', '--steps', '9', 'fixed-space:3') != ''
+slow says: or a plan with a longer `stage`
+command(capsys, 'plot', '--steps', '300000', 'fixed-space:9,stage=30000') != ''
+
+program(tmp_path)
+command(capsys, 'show', f'{tmp_path}/p.py:f', '3')
+slow says: Write `3.0`
+program(tmp_path)
+'while' in command(capsys, 'show', f'{tmp_path}/p.py:f', '3.0')
+""",
     ),
 ]
 

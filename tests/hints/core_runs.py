@@ -20,7 +20,7 @@ from retape.interop import from_checkpoint_schedules
 from retape.storage import RankStore
 from retape.testing import check_machine
 from tests.hints.processes import alone
-from tests.hints.rows import Row, without
+from tests.hints.rows import rows, without
 from tests.programs import run_program
 
 
@@ -114,154 +114,136 @@ class Unlike:
         return cls(arrays)
 
 
-TWO_TIERS = "retape.tiers(memory=1, disk=2)"
-VALUE = "8 * 1.5**7"
 ROWS = [
-    Row(
-        "Write `import retape.jax`",
-        "retape.grad",
-        "import retape.jax\ncallable(retape.jax.grad)",
-        error=AttributeError,
-    ),
-    Row(
-        "Write `import retape.interop`",
-        "unloaded(monkeypatch, 'interop')\nretape.interop",
-        "unloaded(monkeypatch, 'interop')\nimport retape.interop\n"
-        "callable(retape.interop.to_checkpoint_schedules)",
-        error=AttributeError,
-    ),
-    Row(
-        "Pass a `retape.TieredStore`",
-        f"adjoint(plan={TWO_TIERS})",
-        f"store = retape.TieredStore(retape.MemoryStore(), retape.DiskStore(tmp_path))"
-        f"\nadjoint(plan={TWO_TIERS}, store=store)",
-        VALUE,
-    ),
-    Row(
-        "or `store=retape.MemoryStore()`",
-        f"adjoint(plan={TWO_TIERS})",
-        f"adjoint(plan={TWO_TIERS}, store=retape.MemoryStore())",
-        VALUE,
-    ),
-    Row(
-        "Pass `seed`",
-        "retape.adjoint(SQUARE, 1.5, steps=3)",
-        "retape.adjoint(SQUARE, 1.5, steps=3, seed=one).cotangent",
-        VALUE,
-    ),
-    Row(
-        "or a program with `cost` and `cost_gradient`",
-        "retape.adjoint(SQUARE, 1.5, steps=3)",
-        "adjoint(seed=None, cost=lambda x, k: x,\n  cost_gradient=one_more)",
-        "1 + 2 * 1.5 + 4 * 1.5**3 + 8 * 1.5**7",
-        written="cost_gradient=",
-    ),
-    Row(
-        "pass `value`",
-        "check(**OF_PARAMETERS)",
-        "check(**OF_PARAMETERS, value=lambda x: x['x'].sum(),\n"
-        "  seed=lambda x: {'x': np.ones(2), 'p': 0.0})",
-        error=KeyError,
-        written="value=",
-    ),
-    Row(
-        "Pass `inner=`",
-        "check(seed=lambda x: Unlike(np.ones(2)), value=lambda x: x.sum(),\n"
-        "  reverse_step=lambda x, k, g: Unlike(2 * x * g.value))",
-        "check(seed=lambda x: Unlike(np.ones(2)), value=lambda x: x.sum(),\n"
-        "  reverse_step=lambda x, k, g: Unlike(2 * x * g.value),\n"
-        "  inner=lambda g, v: float((g.value * v).sum()))",
-    ),
-    Row(
-        "Pass `inner=`",
-        "check(step=growing, steps=1)",
-        "check(inner=lambda g, v: float(np.sum(g * v)))",
-    ),
-    Row(
-        "Pass `tangent=`",
-        "check(step=growing, steps=1, seed=np.ones_like,\n"
-        "  value=lambda x: float(np.sum(x[0] if type(x) is tuple else x)))",
-        "check(tangent=lambda x, k, v: 2 * x * v)",
-    ),
-    Row(
-        "pass `store`",
-        "adjoint(plan=retape.fixed_space(snapshots=3, offload='host'))",
-        "adjoint(plan=retape.fixed_space(snapshots=3), store=retape.MemoryStore())",
-        VALUE,
-    ),
-    Row(
-        "Pass one, such as `retape.fixed_space(snapshots=20)`",
-        "adjoint(plan='fixed')",
-        "adjoint(plan=retape.fixed_space(snapshots=20))",
-        VALUE,
-    ),
-    Row(
-        "Pass a `retape.MemoryStore()`",
-        "adjoint(store='memory')",
-        "adjoint(store=retape.MemoryStore())",
-        VALUE,
-    ),
-    Row(
-        "Pass `retape.Program(step, reverse_step)`",
-        "retape.adjoint(step, 1.5, seed=one, steps=3)",
-        "retape.adjoint(THE_CODE, 1.5, seed=one, steps=3).cotangent",
-        VALUE,
-    ),
-    Row(
-        "Call `retape.adjoint`",
-        "diagnose(hidden=True)",
-        "retape.adjoint(SQUARE, 1.5, seed=one, steps=3).cotangent",
-        VALUE,
-    ),
-    Row("Pass `True`", "adjoint(progress=3)", "adjoint(progress=True)", VALUE),
-    Row(
-        "Pass a plan with `stage={}`",
-        "jobs(0.2, retape.fixed_space(snapshots=1, stage=60), tmp_path / 'one')",
-        "jobs(60, retape.fixed_space(snapshots=1, THE_CODE), tmp_path / 'another')",
-        "81.0",
-    ),
-    Row(
-        "Pass how many times larger cotangents may become, for example `growth=1e6`",
-        "diagnose(growth=0.5)",
-        "diagnose(growth=1e6)",
-        VALUE,
-    ),
-    Row(
-        "call `clear()`",
-        "begun(tmp_path, 2.0, dies_at=3)\nbegun(tmp_path, 3.0)",
-        "begun(tmp_path, 2.0, dies_at=3)\n"
-        "retape.DiskStore(tmp_path).clear()\n"
-        "begun(tmp_path, 3.0)",
-        "3.0**29",
-    ),
-    Row(
-        "Pass `store=retape.DiskStore(...)`",
-        "with retape.interruptible(time_limit=60):\n    adjoint()",
-        "with retape.interruptible(time_limit=60):\n"
-        "    found = adjoint(store=retape.DiskStore(tmp_path))\nfound",
-        VALUE,
-    ),
-    Row(
-        "pass a number of seconds, or a `datetime.timedelta`",
-        "retape.interruptible(time_limit='an hour')",
-        "hour = datetime.timedelta(hours=1)\n"
-        "retape.interruptible(time_limit=hour).time_limit",
-        "3600.0",
-    ),
-    Row(
-        "Pass `signals=()`",
-        "in_a_thread(retape.interruptible().__enter__)",
-        "store = retape.DiskStore(tmp_path)\n"
-        "def call():\n    with retape.interruptible(signals=()):\n"
-        "        return adjoint(store=store)\nin_a_thread(call)",
-        VALUE,
-    ),
-    Row(
-        "call `request`",
-        "in_a_thread(retape.interruptible().__enter__)",
-        """
-limit, store = retape.interruptible(signals=()), retape.DiskStore(tmp_path)
+    *rows(
+        "True",
+        r"""
+retape.grad
+AttributeError says: Write `import retape.jax`
+import retape.jax
+callable(retape.jax.grad)
 
+unloaded(monkeypatch, 'interop')
+retape.interop
+AttributeError says: Write `import retape.interop`
+unloaded(monkeypatch, 'interop')
+import retape.interop
+callable(retape.interop.to_checkpoint_schedules)
+
+check(**OF_PARAMETERS)
+KeyError says: pass `value`  as: value=
+check(**OF_PARAMETERS, value=lambda x: x['x'].sum(),
+  seed=lambda x: {'x': np.ones(2), 'p': 0.0})
+
+check(seed=lambda x: Unlike(np.ones(2)), value=lambda x: x.sum(),
+  reverse_step=lambda x, k, g: Unlike(2 * x * g.value))
+says: Pass `inner=`
+check(seed=lambda x: Unlike(np.ones(2)), value=lambda x: x.sum(),
+  reverse_step=lambda x, k, g: Unlike(2 * x * g.value),
+  inner=lambda g, v: float((g.value * v).sum()))
+
+check(step=growing, steps=1)
+says: Pass `inner=`
+check(inner=lambda g, v: float(np.sum(g * v)))
+
+check(step=growing, steps=1, seed=np.ones_like,
+  value=lambda x: float(np.sum(x[0] if type(x) is tuple else x)))
+says: Pass `tangent=`
+check(tangent=lambda x, k, v: 2 * x * v)
+
+check_machine(Opaque(9))
+says: Pass `view=`
+seen = lambda value: value.count if type(value) is Held else value
+len(check_machine(Opaque(9), view=seen)) > 5
+
+import retape.viz
+retape.viz.draw_text(3)
+says: Pass a stream of actions, such as `retape.schedule.Schedule(20, snapshots=3)`
+import retape.viz
+retape.viz.draw_text(retape.schedule.Schedule(20, snapshots=3)) != ''
+""",
+    ),
+    *rows(
+        "8 * 1.5**7",
+        r"""
+adjoint(plan=retape.tiers(memory=1, disk=2))
+says: Pass a `retape.TieredStore`
+store = retape.TieredStore(retape.MemoryStore(), retape.DiskStore(tmp_path))
+adjoint(plan=retape.tiers(memory=1, disk=2), store=store)
+says: or `store=retape.MemoryStore()`
+adjoint(plan=retape.tiers(memory=1, disk=2), store=retape.MemoryStore())
+
+retape.adjoint(SQUARE, 1.5, steps=3)
+says: Pass `seed`
+retape.adjoint(SQUARE, 1.5, steps=3, seed=one).cotangent
+says: or a program with `cost` and `cost_gradient`  as: cost_gradient=
+adjoint(seed=None, cost=lambda x, k: x,
+  cost_gradient=one_more)
+gives: 1 + 2 * 1.5 + 4 * 1.5**3 + 8 * 1.5**7
+
+adjoint(plan=retape.fixed_space(snapshots=3, offload='host'))
+says: pass `store`
+adjoint(plan=retape.fixed_space(snapshots=3), store=retape.MemoryStore())
+
+adjoint(plan='fixed')
+says: Pass one, such as `retape.fixed_space(snapshots=20)`
+adjoint(plan=retape.fixed_space(snapshots=20))
+
+adjoint(store='memory')
+says: Pass a `retape.MemoryStore()`
+adjoint(store=retape.MemoryStore())
+
+retape.adjoint(step, 1.5, seed=one, steps=3)
+says: Pass `retape.Program(step, reverse_step)`
+retape.adjoint(THE_CODE, 1.5, seed=one, steps=3).cotangent
+
+diagnose(hidden=True)
+says: Call `retape.adjoint`
+retape.adjoint(SQUARE, 1.5, seed=one, steps=3).cotangent
+
+adjoint(progress=3)
+says: Pass `True`
+adjoint(progress=True)
+
+jobs(0.2, retape.fixed_space(snapshots=1, stage=60), tmp_path / 'one')
+says: Pass a plan with `stage={}`
+jobs(60, retape.fixed_space(snapshots=1, THE_CODE), tmp_path / 'another')
+gives: 81.0
+
+diagnose(growth=0.5)
+says: Pass how many times larger cotangents may become, for example `growth=1e6`
+diagnose(growth=1e6)
+
+begun(tmp_path, 2.0, dies_at=3)
+begun(tmp_path, 3.0)
+says: call `clear()`
+begun(tmp_path, 2.0, dies_at=3)
+retape.DiskStore(tmp_path).clear()
+begun(tmp_path, 3.0)
+gives: 3.0**29
+
+with retape.interruptible(time_limit=60):
+    adjoint()
+says: Pass `store=retape.DiskStore(...)`
+with retape.interruptible(time_limit=60):
+    found = adjoint(store=retape.DiskStore(tmp_path))
+found
+
+retape.interruptible(time_limit='an hour')
+says: pass a number of seconds, or a `datetime.timedelta`
+hour = datetime.timedelta(hours=1)
+retape.interruptible(time_limit=hour).time_limit
+gives: 3600.0
+
+in_a_thread(retape.interruptible().__enter__)
+says: Pass `signals=()`
+store = retape.DiskStore(tmp_path)
+def call():
+    with retape.interruptible(signals=()):
+        return adjoint(store=store)
+in_a_thread(call)
+says: call `request`
+limit, store = retape.interruptible(signals=()), retape.DiskStore(tmp_path)
 def call():
     with limit:
         limit.request('the queue is closed')
@@ -269,54 +251,33 @@ def call():
             return adjoint(store=store)
         except retape.RunInterrupted as ended:
             return type(ended).__name__
-
 in_a_thread(call)
+gives: 'RunInterrupted'
+
+adjoint(plan=['advance'])
+says: Pass those of `retape.schedule`
+from retape.schedule import Reverse
+adjoint(plan=retape.schedule.Schedule(3, snapshots=2))
+
+alone(f'{THREADS}{HIDDEN}tell(3)')
+slow says: Set `OMP_NUM_THREADS=1`  as: OMP_NUM_THREADS='1'
+alone(f'{THREADS}{HIDDEN}tell(3)', OMP_NUM_THREADS='1')
+gives: '9.0'
+
+alone(f'{HIDDEN}limit()\ntell(20)', OMP_NUM_THREADS='1')
+says: Use a plan with fewer snapshots and `stage=1`  as: tell(2)
+alone(f'{HIDDEN}limit()\ntell(2)', OMP_NUM_THREADS='1')
+gives: '9.0'
+
+schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)
+list(from_checkpoint_schedules((each for each in schedule), 10))
+says: Pass one with `finalize`
+schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)
+assert hasattr(schedule, 'finalize')
+actions = list(from_checkpoint_schedules(schedule, 10))
+run(ToyMachine(10), actions).result
+gives: ToyMachine(10).reverse(ToyMachine(10).start(), 10, None)
 """,
-        "'RunInterrupted'",
-    ),
-    Row(
-        "Pass those of `retape.schedule`",
-        "adjoint(plan=['advance'])",
-        "from retape.schedule import Reverse\n"
-        "adjoint(plan=retape.schedule.Schedule(3, snapshots=2))",
-        VALUE,
-    ),
-    Row(
-        "Set `OMP_NUM_THREADS=1`",
-        "alone(f'{THREADS}{HIDDEN}tell(3)')",
-        "alone(f'{THREADS}{HIDDEN}tell(3)', OMP_NUM_THREADS='1')",
-        "'9.0'",
-        written="OMP_NUM_THREADS='1'",
-        slow=True,
-    ),
-    Row(
-        "Use a plan with fewer snapshots and `stage=1`",
-        "alone(f'{HIDDEN}limit()\\ntell(20)', OMP_NUM_THREADS='1')",
-        "alone(f'{HIDDEN}limit()\\ntell(2)', OMP_NUM_THREADS='1')",
-        "'9.0'",
-        written="tell(2)",
-    ),
-    Row(
-        "Pass `view=`",
-        "check_machine(Opaque(9))",
-        "seen = lambda value: value.count if type(value) is Held else value\n"
-        "len(check_machine(Opaque(9), view=seen)) > 5",
-    ),
-    Row(
-        "Pass one with `finalize`",
-        "schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)\n"
-        "list(from_checkpoint_schedules((each for each in schedule), 10))",
-        "schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)\n"
-        "assert hasattr(schedule, 'finalize')\n"
-        "actions = list(from_checkpoint_schedules(schedule, 10))\n"
-        "run(ToyMachine(10), actions).result",
-        "ToyMachine(10).reverse(ToyMachine(10).start(), 10, None)",
-    ),
-    Row(
-        "Pass a stream of actions, such as `retape.schedule.Schedule(20, snapshots=3)`",
-        "import retape.viz\nretape.viz.draw_text(3)",
-        "import retape.viz\n"
-        "retape.viz.draw_text(retape.schedule.Schedule(20, snapshots=3)) != ''",
     ),
 ]
 

@@ -9,13 +9,11 @@ import numpy as np
 import retape
 from retape import DiskStore, MemoryStore, Tier, TieredStore
 from retape.storage import AsyncStore, CodecStore, RankStore, bounded, copy_tree
-from tests.hints.core_runs import SQUARE, VALUE, Unlike, adjoint, one
+from tests.hints.core_runs import SQUARE, Unlike, adjoint, one
 from tests.hints.processes import alone
-from tests.hints.rows import Row, without
+from tests.hints.rows import rows, without
 
-THREE = "plan=retape.tiers(levels=[Tier('a', 1), Tier('b', 1), Tier('c', 3)])"
 EACH = retape.fixed_space(snapshots=2, stage=1)
-BEHIND = "AsyncStore(DiskStore(tmp_path))"
 
 
 class Ranks:
@@ -144,174 +142,144 @@ def another_process(folder: Any, prepares: str = "") -> str:
     return alone(f"{PAIRS}{prepares}\nget({str(folder)!r})")
 
 
-ROWS = [
-    Row(
-        "Pass one of as many parts, the nearest first, as in "
-        "`TieredStore(near, TieredStore(next, far))`",
-        f"adjoint({THREE},\n  store=TieredStore(MemoryStore(), DiskStore(tmp_path)))",
-        "near, next, far = MemoryStore(), MemoryStore(), DiskStore(tmp_path)\n"
-        f"adjoint({THREE}, store=TieredStore(near, TieredStore(next, far)))",
-        VALUE,
-    ),
-    Row(
-        "Pass a `MemoryStore`",
-        "TieredStore(DiskStore(tmp_path), MemoryStore())",
-        "store = TieredStore(MemoryStore(), DiskStore(tmp_path))\n"
-        "adjoint(store=store, plan=retape.tiers(memory=1, disk=2))",
-        VALUE,
-    ),
-    Row(
-        "Pass the same number of steps and the same plan on all of them, and let "
-        "`done`",
-        "adjoint(plan=EACH, store=RankStore(DiskStore(tmp_path / 'a'),\n"
-        "  Ranks(a_step_ahead)))",
-        "adjoint(plan=EACH, store=RankStore(DiskStore(tmp_path / 'b'), Ranks()))",
-        VALUE,
-        written="Ranks()",
-    ),
-    Row(
-        "Pass a `DiskStore`",
-        "RankStore(MemoryStore(), Ranks())",
-        "adjoint(store=RankStore(DiskStore(tmp_path), Ranks()))",
-        VALUE,
-    ),
-    Row(
-        "Pass `mpi4py.MPI.COMM_WORLD`",
-        "RankStore(DiskStore(tmp_path), 2)",
-        "adjoint(store=RankStore(DiskStore(tmp_path), Ranks()))",
-        VALUE,
-        written="Ranks()",
-    ),
-    Row(
-        "Pass a store that outlives its process, such as a `DiskStore`",
-        "AsyncStore(MemoryStore())",
-        f"adjoint(store={BEHIND})",
-        VALUE,
-    ),
-    Row(
-        "Pass a store, such as a `DiskStore`",
-        "CodecStore('disk')",
-        "packed(CodecStore(DiskStore(tmp_path)))",
-        VALUE,
-    ),
-    Row(
-        "Pass one that does, such as a `retape.DiskStore`",
-        "MemoryStore().record_due()",
-        "retape.DiskStore(tmp_path).record_due()",
-    ),
-    Row(
-        "Give their class the methods `copy`",
-        "CodecStore(DiskStore(tmp_path, pack=list, unpack=tuple))",
-        "assert hasattr(KnownPair, 'copy')\n"
-        "of_pairs(KnownPair, store=CodecStore(MemoryStore()))",
-        VALUE,
-    ),
-    Row(
-        "pass 'bfloat16' or `retape.storage.bounded(relative=1e-4)`",
-        "packed(CodecStore(MemoryStore(), 'float16'), 1e5)",
-        "packed(CodecStore(MemoryStore(), retape.storage.bounded(relative=1e-4)))",
-        VALUE,
-    ),
-    Row(
-        "Pass {}, or `retape.storage.bounded(relative=1e-4)`",
-        "CodecStore(MemoryStore(), 'zip')",
-        "packed(CodecStore(MemoryStore(), retape.storage.bounded(relative=1e-4)))",
-        VALUE,
-    ),
-    Row(
-        'Pass an integer, or bytes as `capacity_bytes="2 GiB"`',
-        "MemoryStore(capacity='2 GiB')",
-        "adjoint(store=MemoryStore(capacity_bytes='2 GiB'))",
-        VALUE,
-    ),
-    Row(
-        "Give a class of your own the methods `copy`",
-        "of_pairs(Pair)",
-        "def copied(x):\n    return x.copy()\n"
-        "copied(KnownPair(0.0, 0.0))\nof_pairs(KnownPair)",
-        VALUE,
-    ),
-    Row(
-        "Call `retape.register_state`",
-        "another_process(tmp_path)",
-        "another_process(tmp_path, 'registered()')  # calls retape.register_state",
-        "'2.0'",
-    ),
-    Row(
-        "Pass several seeds to `gradients`",
-        "run = ran()\nrun.gradient(one)\nrun.gradient(one)",
-        "run = ran()\n[g.cotangent for g in run.gradients([one, lambda x: 2.0])]",
-        f"[{VALUE}, 2 * {VALUE}]",
-    ),
-    Row(
-        "call `retape.forward`",
-        "run = ran()\nrun.gradient(one)\nrun.gradient(one)",
-        "retape.forward(SQUARE, 1.5, steps=3).gradient(one).cotangent",
-        VALUE,
-    ),
-    Row(
-        "Pass `seed`",
-        "ran().gradient()",
-        "ran().gradient(seed=one).cotangent",
-        VALUE,
-    ),
-    Row(
-        "Pass a `retape.MemoryStore`",
-        "ran(store=DiskStore(tmp_path))",
-        "ran(store=retape.MemoryStore()).gradient(one).cotangent",
-        VALUE,
-    ),
-    Row(
-        "call `retape.adjoint`",
-        "ran(store=DiskStore(tmp_path))",
-        "retape.adjoint(SQUARE, 1.5, seed=one, steps=3,\n"
-        "  store=DiskStore(tmp_path)).cotangent",
-        VALUE,
-    ),
-    Row(
-        "Call it outside of `jax.jit`",
-        "import jax\njax.jit(lambda x: adjoint(x0=x))(1.5)",
-        "import jax\nadjoint(x0=jax.jit(lambda x: x)(1.5))",
-        VALUE,
-    ),
-    Row(
-        "Call `retape.adjoint`",
-        "import torch\n"
-        "torch.func.grad(lambda x: adjoint(x0=x, seed=torch.ones_like))(\n"
-        "  torch.tensor(1.5))",
-        "import torch\n"
-        "found = retape.adjoint(SQUARE, torch.tensor(1.5), seed=torch.ones_like,\n"
-        "  steps=3).cotangent\nfloat(found)",
-        VALUE,
-    ),
-    Row(
-        "call `.contiguous()`",
-        "import torch\ncopy_tree(torch.ones(3, 1, device='meta').expand(3, 4))",
-        "import torch\n"
-        "copy_tree(torch.ones(3, 1, device='meta').expand(3, 4).contiguous()).shape",
-        "(3, 4)",
-    ),
-    Row(
-        "Set `jax_enable_x64`",
-        "import jax\nof_doubles(tmp_path, jax.enable_x64(False))",
-        "import jax\n"
-        "with jax.enable_x64(True):\n    assert jax.config.jax_enable_x64\n"
-        "    found = of_doubles(tmp_path, jax.enable_x64(True))\nfound",
-        "[1.0, 1.0]",
-    ),
-    Row(
-        "Use a `MemoryStore`",
-        "no_locks(monkeypatch)\nadjoint(store=DiskStore(tmp_path))",
-        "no_locks(monkeypatch)\nadjoint(store=MemoryStore())",
-        VALUE,
-    ),
-    Row(
-        "Call `clear()`",
-        "left_behind(tmp_path / 'a').open('a run')",
-        "store = left_behind(tmp_path / 'b')\nstore.clear()\nadjoint(store=store)",
-        VALUE,
-    ),
-]
+ROWS = rows(
+    "8 * 1.5**7",
+    r"""
+adjoint(plan=retape.tiers(levels=[Tier('a', 1), Tier('b', 1), Tier('c', 3)]),
+  store=TieredStore(MemoryStore(), DiskStore(tmp_path)))
+says: Pass one of as many parts, the nearest first, as in `TieredStore(near,
+    TieredStore(next, far))`
+near, next, far = MemoryStore(), MemoryStore(), DiskStore(tmp_path)
+tiers = retape.tiers(levels=[Tier('a', 1), Tier('b', 1), Tier('c', 3)])
+adjoint(plan=tiers, store=TieredStore(near, TieredStore(next, far)))
+
+TieredStore(DiskStore(tmp_path), MemoryStore())
+says: Pass a `MemoryStore`
+store = TieredStore(MemoryStore(), DiskStore(tmp_path))
+adjoint(store=store, plan=retape.tiers(memory=1, disk=2))
+
+adjoint(plan=EACH, store=RankStore(DiskStore(tmp_path / 'a'),
+  Ranks(a_step_ahead)))
+says: Pass the same number of steps and the same plan on all of them, and let `done`
+    as: Ranks()
+adjoint(plan=EACH, store=RankStore(DiskStore(tmp_path / 'b'), Ranks()))
+
+RankStore(MemoryStore(), Ranks())
+says: Pass a `DiskStore`
+adjoint(store=RankStore(DiskStore(tmp_path), Ranks()))
+
+RankStore(DiskStore(tmp_path), 2)
+says: Pass `mpi4py.MPI.COMM_WORLD`  as: Ranks()
+adjoint(store=RankStore(DiskStore(tmp_path), Ranks()))
+
+AsyncStore(MemoryStore())
+says: Pass a store that outlives its process, such as a `DiskStore`
+adjoint(store=AsyncStore(DiskStore(tmp_path)))
+
+CodecStore('disk')
+says: Pass a store, such as a `DiskStore`
+packed(CodecStore(DiskStore(tmp_path)))
+
+MemoryStore().record_due()
+says: Pass one that does, such as a `retape.DiskStore`
+retape.DiskStore(tmp_path).record_due()
+gives: True
+
+CodecStore(DiskStore(tmp_path, pack=list, unpack=tuple))
+says: Give their class the methods `copy`
+assert hasattr(KnownPair, 'copy')
+of_pairs(KnownPair, store=CodecStore(MemoryStore()))
+
+packed(CodecStore(MemoryStore(), 'float16'), 1e5)
+says: pass 'bfloat16' or `retape.storage.bounded(relative=1e-4)`
+packed(CodecStore(MemoryStore(), retape.storage.bounded(relative=1e-4)))
+
+CodecStore(MemoryStore(), 'zip')
+says: Pass {}, or `retape.storage.bounded(relative=1e-4)`
+packed(CodecStore(MemoryStore(), retape.storage.bounded(relative=1e-4)))
+
+MemoryStore(capacity='2 GiB')
+says: Pass an integer, or bytes as `capacity_bytes="2 GiB"`
+adjoint(store=MemoryStore(capacity_bytes='2 GiB'))
+
+of_pairs(Pair)
+says: Give a class of your own the methods `copy`
+def copied(x):
+    return x.copy()
+copied(KnownPair(0.0, 0.0))
+of_pairs(KnownPair)
+
+another_process(tmp_path)
+says: Call `retape.register_state`
+another_process(tmp_path, 'registered()')  # calls retape.register_state
+gives: '2.0'
+
+run = ran()
+run.gradient(one)
+run.gradient(one)
+says: Pass several seeds to `gradients`
+run = ran()
+[g.cotangent for g in run.gradients([one, lambda x: 2.0])]
+gives: [8 * 1.5**7, 2 * 8 * 1.5**7]
+says: call `retape.forward`
+retape.forward(SQUARE, 1.5, steps=3).gradient(one).cotangent
+
+ran().gradient()
+says: Pass `seed`
+ran().gradient(seed=one).cotangent
+
+ran(store=DiskStore(tmp_path))
+says: Pass a `retape.MemoryStore`
+ran(store=retape.MemoryStore()).gradient(one).cotangent
+says: call `retape.adjoint`
+retape.adjoint(SQUARE, 1.5, seed=one, steps=3,
+  store=DiskStore(tmp_path)).cotangent
+
+import jax
+jax.jit(lambda x: adjoint(x0=x))(1.5)
+says: Call it outside of `jax.jit`
+import jax
+adjoint(x0=jax.jit(lambda x: x)(1.5))
+
+import torch
+torch.func.grad(lambda x: adjoint(x0=x, seed=torch.ones_like))(
+  torch.tensor(1.5))
+says: Call `retape.adjoint`
+import torch
+found = retape.adjoint(SQUARE, torch.tensor(1.5), seed=torch.ones_like,
+  steps=3).cotangent
+float(found)
+
+import torch
+copy_tree(torch.ones(3, 1, device='meta').expand(3, 4))
+says: call `.contiguous()`
+import torch
+copy_tree(torch.ones(3, 1, device='meta').expand(3, 4).contiguous()).shape
+gives: (3, 4)
+
+import jax
+of_doubles(tmp_path, jax.enable_x64(False))
+says: Set `jax_enable_x64`
+import jax
+with jax.enable_x64(True):
+    assert jax.config.jax_enable_x64
+    found = of_doubles(tmp_path, jax.enable_x64(True))
+found
+gives: [1.0, 1.0]
+
+no_locks(monkeypatch)
+adjoint(store=DiskStore(tmp_path))
+says: Use a `MemoryStore`
+no_locks(monkeypatch)
+adjoint(store=MemoryStore())
+
+left_behind(tmp_path / 'a').open('a run')
+says: Call `clear()`
+store = left_behind(tmp_path / 'b')
+store.clear()
+adjoint(store=store)
+""",
+)
 
 
 def of_doubles(folder: Any, within: Any) -> Any:

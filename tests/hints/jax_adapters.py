@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
+import functools
 import os
 import warnings
 from typing import Any
@@ -21,7 +22,7 @@ import retape
 import retape.diffrax
 import retape.jax
 import retape.nnx
-from tests.hints.rows import Row
+from tests.hints.rows import rows
 
 PLAN = retape.fixed_space(snapshots=3)
 POINT = jnp.asarray([0.7, 0.3])
@@ -59,57 +60,47 @@ def keeps_all(x: Any) -> Any:
     return jnp.sum(loop(x) ** 2)
 
 
+tree = functools.partial(diffrax.VirtualBrownianTree, t0=0, t1=1, tol=1e-3)
+
+
 @nnx.vmap(in_axes=0, out_axes=0)
 def layers(key: Any) -> nnx.Linear:
     """Five layers, stacked."""
     return nnx.Linear(3, 3, rngs=nnx.Rngs(key))
 
 
-ROWS = [
-    Row(
-        "Use `diffrax.VirtualBrownianTree`",
-        "adjoint = retape.diffrax.RetapeAdjoint(PLAN)\n"
-        "jax.grad(lambda p: solve(p, adjoint, diffrax.UnsafeBrownianPath))(POINT)",
-        "def tree(**options):\n"
-        "    return diffrax.VirtualBrownianTree(t0=0, t1=1, tol=1e-3, **options)\n"
-        "adjoint = retape.diffrax.RetapeAdjoint(PLAN)\n"
-        "jax.grad(lambda p: solve(p, adjoint, tree))(POINT)",
-        "def tree(**options):\n"
-        "    return diffrax.VirtualBrownianTree(t0=0, t1=1, tol=1e-3, **options)\n"
-        "jax.jacfwd(lambda p: solve(p, diffrax.ForwardMode(), tree))(POINT)",
-        slow=True,
-    ),
-    Row(
-        "or `adjoint=diffrax.ForwardMode()`",
-        "adjoint = retape.diffrax.RetapeAdjoint(PLAN)\n"
-        "jax.grad(lambda p: solve(p, adjoint, diffrax.UnsafeBrownianPath))(POINT)",
-        "path = diffrax.UnsafeBrownianPath\n"
-        "jax.jacfwd(lambda p: solve(p, adjoint=diffrax.ForwardMode(), noise=path))("
-        "POINT).shape",
-        "(2,)",
-        slow=True,
-    ),
-    Row(
-        "pass `adjoint=retape.diffrax.RetapeAdjoint(plan=...)`",
-        "retape.jax.grad(keeps_all, plan=PLAN)(POINT)",
-        "f = lambda p: solve(p, adjoint=retape.diffrax.RetapeAdjoint(plan=PLAN))\n"
-        "jax.grad(f)(POINT)",
-        "jax.jacfwd(lambda p: solve(p, diffrax.ForwardMode()))(POINT)",
-        slow=True,
-    ),
-    Row(
-        "Pass a function of a carry and a layer, as in `remat_scan(lambda x, layer: "
-        "layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)`",
-        "retape.nnx.remat_scan(3)",
-        "from retape.nnx import remat_scan\n"
-        "scan = remat_scan(lambda x, layer: layer(x), in_axes=(nnx.Carry, 0),\n"
-        "  out_axes=nnx.Carry)\n"
-        "keys = jax.random.split(jax.random.key(0), 5)\n"
-        "scan(jnp.ones(3), layers(keys))",
-        "keys = jax.random.split(jax.random.key(0), 5)\n"
-        "stack, x = layers(keys), jnp.ones(3)\n"
-        "for k in range(5):\n"
-        "    x = x @ stack.kernel[k] + stack.bias[k]\n"
-        "x",
-    ),
-]
+ROWS = rows(
+    "jax.jacfwd(lambda p: solve(p, diffrax.ForwardMode(), tree))(POINT)",
+    r"""
+adjoint = retape.diffrax.RetapeAdjoint(PLAN)
+jax.grad(lambda p: solve(p, adjoint, diffrax.UnsafeBrownianPath))(POINT)
+slow says: Use `diffrax.VirtualBrownianTree`
+assert tree.func is diffrax.VirtualBrownianTree
+adjoint = retape.diffrax.RetapeAdjoint(PLAN)
+jax.grad(lambda p: solve(p, adjoint, tree))(POINT)
+slow says: or `adjoint=diffrax.ForwardMode()`
+path = diffrax.UnsafeBrownianPath
+jax.jacfwd(lambda p: solve(p, adjoint=diffrax.ForwardMode(), noise=path))(POINT).shape
+gives: (2,)
+
+retape.jax.grad(keeps_all, plan=PLAN)(POINT)
+slow says: pass `adjoint=retape.diffrax.RetapeAdjoint(plan=...)`
+f = lambda p: solve(p, adjoint=retape.diffrax.RetapeAdjoint(plan=PLAN))
+jax.grad(f)(POINT)
+gives: jax.jacfwd(lambda p: solve(p, diffrax.ForwardMode()))(POINT)
+
+retape.nnx.remat_scan(3)
+says: Pass a function of a carry and a layer, as in `remat_scan(lambda x, layer:
+    layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)`
+from retape.nnx import remat_scan
+scan = remat_scan(lambda x, layer: layer(x), in_axes=(nnx.Carry, 0),
+  out_axes=nnx.Carry)
+keys = jax.random.split(jax.random.key(0), 5)
+scan(jnp.ones(3), layers(keys))
+gives: keys = jax.random.split(jax.random.key(0), 5)
+stack, x = layers(keys), jnp.ones(3)
+for k in range(5):
+    x = x @ stack.kernel[k] + stack.bias[k]
+x
+""",
+)

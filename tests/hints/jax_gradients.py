@@ -20,7 +20,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 import retape
 import retape.jax
-from tests.hints.rows import Row
+from tests.hints.rows import rows
 
 X = jnp.linspace(0.1, 0.9, 3)
 PLAN = retape.fixed_space(snapshots=3)
@@ -92,133 +92,112 @@ def _printed(x: Any, cotangent: Any) -> Any:
 printing.defvjp(lambda x: (jnp.sin(x), x), _printed)
 
 
-PLAIN = "jax.grad(looped)(X)"
 ROWS = [
-    Row(
-        "pass `allow_int=True`",
-        "retape.jax.grad(lambda n: 2.0 * n)(3)",
-        "retape.jax.grad(lambda n: 2.0 * n, allow_int=True)(3).dtype"
-        " == jax.dtypes.float0",
+    *rows(
+        "jax.grad(looped)(X)",
+        r"""
+retape.jax.grad(lambda n: 2.0 * n)(3)
+says: pass `allow_int=True`
+retape.jax.grad(lambda n: 2.0 * n, allow_int=True)(3).dtype == jax.dtypes.float0
+gives: True
+
+retape.jax.grad(lambda x: (looped(x), x))(X)
+says: pass `has_aux=True`
+retape.jax.grad(lambda x: (looped(x), x), has_aux=True)(X)
+gives: (jax.grad(looped)(X), X)
+
+retape.jax.grad(lambda z: jnp.sin(z * 1j).sum())(X)
+says: pass `holomorphic=True`
+retape.jax.grad(lambda z: jnp.sin(z * 1j).sum(), holomorphic=True)(X + 0j)
+gives: 1j * jnp.cos(X * 1j)
+
+jax.jit(lambda x: retape.jax.measure(looped, x).value)(X)
+says: use `retape.jax.value_and_grad`
+jax.jit(retape.jax.value_and_grad(looped))(X)
+gives: jax.value_and_grad(looped)(X)
+
+f = on_one_device(searched)
+retape.jax.grad(lambda x: f(x)[0], plan=retape.within('1 MB'))(X)
+says: pass `retape.fixed_space`
+f = on_one_device(searched)
+plan = retape.fixed_space(snapshots=8)
+retape.jax.grad(lambda x: f(x)[0], plan=plan)(X)
+gives: jax.jacfwd(searched)(X)
+
+retape.jax.grad(by_tangents, argnums=(0, 1))(1.0, 1.0)
+says: Give it a `jax.custom_vjp`
+f = jax.custom_vjp(climbing)
+back = lambda x, c: (c * climbing(x, x) / x, c)
+f.defvjp(lambda x, y: (f(x, y), x), back)
+retape.jax.grad(f, argnums=(0, 1))(1.0, 1.0)
+gives: (16.0, 1.0)
+
+f = lambda x: io_callback(on_the_host, x, x)
+retape.jax.grad(lambda x: (x * f(lax.stop_gradient(x))).sum())(X)
+says: Use `jax.pure_callback`
+f = lambda x: jax.pure_callback(on_the_host, x, x)
+retape.jax.grad(lambda x: (x * f(lax.stop_gradient(x))).sum())(X)
+gives: jnp.sin(X)
+
+shape = jax.export.symbolic_shape('n')
+x = jax.ShapeDtypeStruct(shape, jnp.float32)
+f = jax.jit(retape.jax.grad(looped, plan=retape.within('1 MB')))
+jax.export.export(f)(x)
+says: pass a plan or policy that is no number of bytes, such as
+    `retape.fixed_space(snapshots=8)`
+shape = jax.export.symbolic_shape('n')
+x = jax.ShapeDtypeStruct(shape, jnp.float32)
+plan = retape.fixed_space(snapshots=8)
+f = jax.jit(retape.jax.grad(looped, plan=plan))
+jax.export.export(f)(x).call(X)
+
+retape.jax.grad(looped, plan=retape.within(10))(X)
+says: Pass `retape.within({})`
+retape.jax.grad(looped, plan=THE_CODE)(X)
+
+retape.jax.grad(looped, plan=retape.fixed_space)(X)
+says: Write `plan=retape.fixed_space(snapshots=8)`
+retape.jax.grad(looped, plan=retape.fixed_space(snapshots=8))(X)
+
+retape.jax.grad(looped, plan='1 MB')(X)
+says: write `plan=retape.within('1 MB')`
+retape.jax.grad(looped, plan=retape.within('1 MB'))(X)
+
+retape.jax.grad(looped, plan=20000)(X)
+says: write `plan=retape.within(20000)`
+retape.jax.grad(looped, plan=retape.within(20000))(X)
+
+retape.jax.grad(looped, plan=20)(X)
+says: for snapshots `plan=retape.fixed_space(snapshots=20)`
+retape.jax.grad(looped, plan=retape.fixed_space(snapshots=20))(X)
+
+retape.jax.grad(looped, PLAN)(X)
+says: Write `plan=...`
+retape.jax.grad(looped, plan=PLAN)(X)
+
+retape.jax.grad(looped, plan='half')(X)
+says: Pass one that `retape.fixed_space`
+retape.jax.grad(looped, plan=retape.fixed_space(snapshots=3))(X)
+""",
     ),
-    Row(
-        "pass `has_aux=True`",
-        "retape.jax.grad(lambda x: (looped(x), x))(X)",
-        "retape.jax.grad(lambda x: (looped(x), x), has_aux=True)(X)",
-        "(jax.grad(looped)(X), X)",
-    ),
-    Row(
-        "use `retape.jax.vjp`",
-        "retape.jax.grad(jnp.sin)(X)",
-        "value, pull = retape.jax.vjp(jnp.sin, X)\npull(jnp.ones(3))[0]",
+    *rows(
         "jnp.cos(X)",
-    ),
-    Row(
-        "pass `holomorphic=True`",
-        "retape.jax.grad(lambda z: jnp.sin(z * 1j).sum())(X)",
-        "retape.jax.grad(lambda z: jnp.sin(z * 1j).sum(), holomorphic=True)(X + 0j)",
-        "1j * jnp.cos(X * 1j)",
-    ),
-    Row(
-        "use `retape.jax.value_and_grad`",
-        "jax.jit(lambda x: retape.jax.measure(looped, x).value)(X)",
-        "jax.jit(retape.jax.value_and_grad(looped))(X)",
-        "jax.value_and_grad(looped)(X)",
-    ),
-    Row(
-        "pass `retape.fixed_space`",
-        "f = on_one_device(searched)\n"
-        "retape.jax.grad(lambda x: f(x)[0], plan=retape.within('1 MB'))(X)",
-        "f = on_one_device(searched)\n"
-        "plan = retape.fixed_space(snapshots=8)\n"
-        "retape.jax.grad(lambda x: f(x)[0], plan=plan)(X)",
-        "jax.jacfwd(searched)(X)",
-    ),
-    Row(
-        "Give it a derivative with `jax.custom_vjp`",
-        "f = lambda x: jax.pure_callback(on_the_host, x, x)\n"
-        "retape.jax.grad(lambda x: f(x).sum())(X)",
-        "f = jax.custom_vjp(lambda x: jax.pure_callback(on_the_host, x, x))\n"
-        "f.defvjp(lambda x: (f(x), x), lambda x, c: (c * jnp.cos(x),))\n"
-        "retape.jax.grad(lambda x: f(x).sum())(X)",
-        "jnp.cos(X)",
-    ),
-    Row(
-        "Give it a `jax.custom_vjp`",
-        "retape.jax.grad(by_tangents, argnums=(0, 1))(1.0, 1.0)",
-        "f = jax.custom_vjp(climbing)\n"
-        "back = lambda x, c: (c * climbing(x, x) / x, c)\n"
-        "f.defvjp(lambda x, y: (f(x, y), x), back)\n"
-        "retape.jax.grad(f, argnums=(0, 1))(1.0, 1.0)",
-        "(16.0, 1.0)",
-    ),
-    Row(
-        "Use `jax.pure_callback`",
-        "f = lambda x: io_callback(on_the_host, x, x)\n"
-        "retape.jax.grad(lambda x: (x * f(lax.stop_gradient(x))).sum())(X)",
-        "f = lambda x: jax.pure_callback(on_the_host, x, x)\n"
-        "retape.jax.grad(lambda x: (x * f(lax.stop_gradient(x))).sum())(X)",
-        "jnp.sin(X)",
-    ),
-    Row(
-        "use `jax.grad`",
-        "retape.jax.grad(lambda x: printing(x).sum())(X)",
-        "(jax.grad)(lambda x: printing(x).sum())(X)",
-        "jnp.cos(X)",
-    ),
-    Row(
-        "pass a plan or policy that is no number of bytes, such as "
-        "`retape.fixed_space(snapshots=8)`",
-        "shape = jax.export.symbolic_shape('n')\n"
-        "x = jax.ShapeDtypeStruct(shape, jnp.float32)\n"
-        "f = jax.jit(retape.jax.grad(looped, plan=retape.within('1 MB')))\n"
-        "jax.export.export(f)(x)",
-        "shape = jax.export.symbolic_shape('n')\n"
-        "x = jax.ShapeDtypeStruct(shape, jnp.float32)\n"
-        "plan = retape.fixed_space(snapshots=8)\n"
-        "f = jax.jit(retape.jax.grad(looped, plan=plan))\n"
-        "jax.export.export(f)(x).call(X)",
-        PLAIN,
-    ),
-    Row(
-        "Pass `retape.within({})`",
-        "retape.jax.grad(looped, plan=retape.within(10))(X)",
-        "retape.jax.grad(looped, plan=THE_CODE)(X)",
-        PLAIN,
-    ),
-    Row(
-        "Write `plan=retape.fixed_space(snapshots=8)`",
-        "retape.jax.grad(looped, plan=retape.fixed_space)(X)",
-        "retape.jax.grad(looped, plan=retape.fixed_space(snapshots=8))(X)",
-        PLAIN,
-    ),
-    Row(
-        "write `plan=retape.within('1 MB')`",
-        "retape.jax.grad(looped, plan='1 MB')(X)",
-        "retape.jax.grad(looped, plan=retape.within('1 MB'))(X)",
-        PLAIN,
-    ),
-    Row(
-        "write `plan=retape.within(20000)`",
-        "retape.jax.grad(looped, plan=20000)(X)",
-        "retape.jax.grad(looped, plan=retape.within(20000))(X)",
-        PLAIN,
-    ),
-    Row(
-        "for snapshots `plan=retape.fixed_space(snapshots=20)`",
-        "retape.jax.grad(looped, plan=20)(X)",
-        "retape.jax.grad(looped, plan=retape.fixed_space(snapshots=20))(X)",
-        PLAIN,
-    ),
-    Row(
-        "Write `plan=...`",
-        "retape.jax.grad(looped, PLAN)(X)",
-        "retape.jax.grad(looped, plan=PLAN)(X)",
-        PLAIN,
-    ),
-    Row(
-        "Pass one that `retape.fixed_space`",
-        "retape.jax.grad(looped, plan='half')(X)",
-        "retape.jax.grad(looped, plan=retape.fixed_space(snapshots=3))(X)",
-        PLAIN,
+        r"""
+retape.jax.grad(jnp.sin)(X)
+says: use `retape.jax.vjp`
+value, pull = retape.jax.vjp(jnp.sin, X)
+pull(jnp.ones(3))[0]
+
+f = lambda x: jax.pure_callback(on_the_host, x, x)
+retape.jax.grad(lambda x: f(x).sum())(X)
+says: Give it a derivative with `jax.custom_vjp`
+f = jax.custom_vjp(lambda x: jax.pure_callback(on_the_host, x, x))
+f.defvjp(lambda x: (f(x), x), lambda x, c: (c * jnp.cos(x),))
+retape.jax.grad(lambda x: f(x).sum())(X)
+
+retape.jax.grad(lambda x: printing(x).sum())(X)
+says: use `jax.grad`
+(jax.grad)(lambda x: printing(x).sum())(X)
+""",
     ),
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 import retape
 from tests.hints.processes import alone
-from tests.hints.rows import Row, installs, without
+from tests.hints.rows import installs, rows, without
 
 
 def old_jax() -> str:
@@ -33,20 +33,23 @@ def doctor(monkeypatch: Any, capsys: Any, folder: Any) -> str:
     return capsys.readouterr().out
 
 
-ROWS = [
-    Row("Run `{}`", "old_jax()", "'jax' in installs('''THE_CODE''')"),
-    Row(
-        "Run `{}`",
-        "without(monkeypatch, 'optimistix')\n"
-        "for name in [n for n in sys.modules if n.startswith('retape.optimistix')]:\n"
-        "    monkeypatch.delitem(sys.modules, name)\n"
-        "import retape.optimistix",
-        "'optimistix' in installs('''THE_CODE''')",
-    ),
-    Row(
-        "Run `{}`",
-        "without(monkeypatch, 'ziglang')\ndoctor(monkeypatch, capsys, tmp_path)",
-        "'ziglang' in installs('''THE_CODE''')",
-        slow=True,
-    ),
-]
+ROWS = rows(
+    "True",
+    r"""
+old_jax()
+says: Run `{}`
+'jax' in installs('''THE_CODE''')
+
+without(monkeypatch, 'optimistix')
+for name in [n for n in sys.modules if n.startswith('retape.optimistix')]:
+    monkeypatch.delitem(sys.modules, name)
+import retape.optimistix
+says: Run `{}`
+'optimistix' in installs('''THE_CODE''')
+
+without(monkeypatch, 'ziglang')
+doctor(monkeypatch, capsys, tmp_path)
+slow says: Run `{}`
+'ziglang' in installs('''THE_CODE''')
+""",
+)

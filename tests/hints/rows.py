@@ -1,6 +1,7 @@
 """A row of the tables: a refused call, what it is told, and the call as told."""
 
 import ast
+import builtins
 import re
 import sys
 import tomllib
@@ -41,6 +42,40 @@ class Row:
     written: str = ""
     error: type[BaseException] | None = None
     slow: bool = False
+
+
+SAYS = re.compile(r"(?:(?P<error>[A-Z]\w+) )?(?P<slow>slow )?says: (?P<says>.*)")
+SECTIONS = re.compile(r"\n(?=(?:\w+ )?(?:slow )?says: )")
+
+
+def rows(gives: str, transcript: str) -> list[Row]:
+    """Rows, as a table of text has them: blocks with an empty line between two.
+
+    A block begins with what is wrong. It is told what stands behind `says:`, once or
+    several times, each with what is right below it and, behind `gives:`, its value,
+    where that is not the one of the whole table. Before `says:` stand the class of an
+    error that is not one of Retape's, and `slow`; behind the hint ` as: ` and what is
+    written instead of its code. A text goes on in lines that begin with four spaces.
+    """
+    found = []
+    for block in transcript.strip().split("\n\n"):
+        wrong, *hints = SECTIONS.split(block)
+        for hint in hints:
+            told, _, right = hint.partition("\n")
+            while right.startswith("    "):
+                more, _, right = right.partition("\n")
+                told += f" {more.strip()}"
+            right, _, value = right.partition("\ngives: ")
+            found.append(_row(told, wrong, right, value or gives))
+    return found
+
+
+def _row(told: str, wrong: str, right: str, value: str) -> Row:
+    parts = SAYS.fullmatch(told)
+    assert parts is not None and right, f"this is no row: {told}"
+    says, _, written = parts["says"].partition(" as: ")
+    error = getattr(builtins, parts["error"]) if parts["error"] else None
+    return Row(says.strip(), wrong, right, value, written, error, bool(parts["slow"]))
 
 
 def run(statements: str, names: dict[str, Any], file: Path) -> Any:

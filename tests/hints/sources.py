@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "retape"
@@ -50,8 +51,12 @@ class Hint:
 
     def is_said_by(self, phrase: str) -> bool:
         """Tell whether a phrase of a real message can be this one, filled in."""
+        return self._filled_in.fullmatch(phrase) is not None
+
+    @cached_property
+    def _filled_in(self) -> re.Pattern[str]:
         parts = [re.escape(part) for part in self.phrase.split(FILLED)]
-        return re.fullmatch(".*".join(parts), phrase, re.DOTALL) is not None
+        return re.compile(".*".join(parts), re.DOTALL)
 
     @property
     def known(self) -> int:

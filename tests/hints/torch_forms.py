@@ -19,8 +19,8 @@ from retape.torch import (
     checkpoint,
     recompute,
 )
-from tests.hints.rows import Row
-from tests.hints.torch_gradients import FACTOR, PLAIN, chain, grad, leaf
+from tests.hints.rows import rows
+from tests.hints.torch_gradients import FACTOR, chain, grad, leaf
 
 
 def branches(x: Any) -> Any:
@@ -68,137 +68,84 @@ def with_modules(name: Callable[[nn.Module], Any]) -> bool:
 
 
 ROWS = [
-    Row(
-        'Pass one, as in `names({}=["attention"])`',
-        "retape.torch.names(save='attention')",
-        "named(retape.torch.names(save=['attention']))",
-        written="names(save=['attention'])",
-    ),
-    Row(
-        "Say which regions to keep (`save=`",
-        "retape.torch.names()",
-        "named(retape.torch.names(save=['attention']))",
-    ),
-    Row(
-        "run again (`again=`",
-        "retape.torch.names()",
-        "named(retape.torch.names(again=['attention']))",
-    ),
-    Row(
-        "give modules their names with `retape.torch.name_modules`",
-        "with_modules(lambda model: None)",
-        "with_modules(retape.torch.name_modules)",
-    ),
-    Row(
-        "Pass an `nn.Sequential`",
-        "retape.torch.checkpoint_sequential(3, 2, leaf())",
-        "chain = nn.Sequential(nn.Tanh(), nn.Tanh())\n"
-        "grad(lambda x: retape.torch.checkpoint_sequential(chain, 2, x).sum())",
-        "grad(lambda x: x.tanh().tanh().sum())",
-    ),
-    Row(
-        "pass `per_graph=True`",
-        """
+    *rows(
+        "True",
+        r"""
+retape.torch.names(save='attention')
+says: Pass one, as in `names({}=["attention"])`  as: names(save=['attention'])
+named(retape.torch.names(save=['attention']))
+
+retape.torch.names()
+says: Say which regions to keep (`save=`
+named(retape.torch.names(save=['attention']))
+says: run again (`again=`
+named(retape.torch.names(again=['attention']))
+
+with_modules(lambda model: None)
+says: give modules their names with `retape.torch.name_modules`
+with_modules(retape.torch.name_modules)
+
+retape.torch.checkpoint_sequential(3, 2, leaf())
+says: Pass an `nn.Sequential`
+chain = nn.Sequential(nn.Tanh(), nn.Tanh())
+grad(lambda x: retape.torch.checkpoint_sequential(chain, 2, x).sum())
+gives: grad(lambda x: x.tanh().tanh().sum())
+
 def f(x):
     y = x.sin()
     torch._dynamo.graph_break()
     return y.cos().sum()
-
 compiled(f, backend=CompilerBudget('1MB', backend='aot_eager'))(leaf())
-""",
-        """
+says: pass `per_graph=True`
 warnings.filterwarnings('ignore', 'The .grad attribute')
-
 def f(x):
     y = x.sin()
     torch._dynamo.graph_break()
     return y.cos().sum()
-
 budget = CompilerBudget('1MB', backend='aot_eager', per_graph=True)
 grad(compiled(f, backend=budget))
-""",
-        "grad(lambda x: x.sin().cos().sum())",
-    ),
-    Row(
-        "call it outside of `torch.compile`",
-        "compiled(recompute(memory='1MB')(chain))(leaf())",
-        "grad(recompute(memory='1MB')(chain))",
-        PLAIN,
-        written="recompute(memory='1MB')(chain)",
-    ),
-    Row(
-        "Run it once under `recompute`",
-        "retape.torch.estimate(branches, leaf())",
-        "run = recompute(memory='1GB')\n"
-        "(grad(run(branches)), run.report.peak_bytes > 0)",
-        "(grad(branches), True)",
-    ),
-    Row(
-        "Give it a fake kernel (`torch.library.register_fake`",
-        "f = operator('real', fake=False)\n"
-        "retape.torch.estimate(lambda x: f(x).sum(), leaf())",
-        """
+gives: grad(lambda x: x.sin().cos().sum())
+
+retape.torch.estimate(branches, leaf())
+says: Run it once under `recompute`
+run = recompute(memory='1GB')
+(grad(run(branches)), run.report.peak_bytes > 0)
+gives: (grad(branches), True)
+
+f = operator('real', fake=False)
+retape.torch.estimate(lambda x: f(x).sum(), leaf())
+says: Give it a fake kernel (`torch.library.register_fake`
 f = operator('faked', fake=True)  # by torch.library.register_fake
 retape.torch.estimate(lambda x: f(x).sum(), leaf()).enough > 0
-""",
-    ),
-    Row(
-        "run the program once under `recompute`",
-        "f = operator('real', fake=False)\n"
-        "retape.torch.estimate(lambda x: f(x).sum(), leaf())",
-        "f = operator('real', fake=False)\n"
-        "grad(recompute(memory='1GB')(lambda x: f(x).sum()))",
-        "[2.0, 2.0, 2.0]",
-    ),
-    Row(
-        "Run the program once under `recompute`",
-        "f = nn.LSTM(3, 3)\nretape.torch.estimate(lambda x: f(x)[0].sum(), FACTOR)",
-        "f = nn.LSTM(3, 3)\nrun = recompute(memory='1GB')\n"
-        "x = FACTOR.clone().requires_grad_()\n"
-        "(grad(run(lambda x: f(x)[0].sum()), x), run.report.peak_bytes > 0)",
-        "x = FACTOR.clone().requires_grad_()\n(grad(lambda x: f(x)[0].sum(), x), True)",
-    ),
-    Row(
-        "pass a list of overloads, or "
-        "`context_fn=functools.partial(create_selective_checkpoint_contexts, ...)`",
-        "compiled(lambda x: checkpoint(chain, x, policy=lambda op: True))(leaf())",
-        """
-kept = [torch.ops.aten.sin.default]
+says: run the program once under `recompute`
+f = operator('real', fake=False)
+grad(recompute(memory='1GB')(lambda x: f(x).sum()))
+gives: [2.0, 2.0, 2.0]
 
-def f(x):
-    return checkpoint(chain, x, context_fn=functools.partial(
-        create_selective_checkpoint_contexts, kept))
+f = nn.LSTM(3, 3)
+retape.torch.estimate(lambda x: f(x)[0].sum(), FACTOR)
+says: Run the program once under `recompute`
+f = nn.LSTM(3, 3)
+run = recompute(memory='1GB')
+x = FACTOR.clone().requires_grad_()
+(grad(run(lambda x: f(x)[0].sum()), x), run.report.peak_bytes > 0)
+gives: x = FACTOR.clone().requires_grad_()
+(grad(lambda x: f(x)[0].sum(), x), True)
 
-grad(compiled(f))
-""",
-        PLAIN,
-    ),
-    Row(
-        "pass a list of overloads",
-        "compiled(lambda x: checkpoint(chain, x, policy=lambda op: True))(leaf())",
-        "kept = [torch.ops.aten.sin.default]\n"
-        "grad(compiled(lambda x: checkpoint(chain, x, policy=kept)))",
-        PLAIN,
-    ),
-    Row(
-        "Pass `dynamic=False`",
-        "budget = CompilerBudget('1MB', backend='aot_eager')\n"
-        "compiled(lambda x: x.sin().cos().sum(), backend=budget, dynamic=True)(leaf())",
-        "budget = CompilerBudget('1MB', backend='aot_eager')\n"
-        "grad(compiled(lambda x: x.sin().cos().sum(), backend=budget, dynamic=False))",
-        "grad(lambda x: x.sin().cos().sum())",
-    ),
-    Row(
-        "pass `save_inputs=False`",
-        """
+budget = CompilerBudget('1MB', backend='aot_eager')
+compiled(lambda x: x.sin().cos().sum(), backend=budget, dynamic=True)(leaf())
+says: Pass `dynamic=False`
+budget = CompilerBudget('1MB', backend='aot_eager')
+grad(compiled(lambda x: x.sin().cos().sum(), backend=budget, dynamic=False))
+gives: grad(lambda x: x.sin().cos().sum())
+
 graph = Graph()
 x = graph.leaf(torch.ones(2))
 y = graph.apply(torch.exp, x)
 z = graph.apply(torch.sin, y)
 graph.release(y)
 graph.mark_checkpoint(z)
-""",
-        """
+says: pass `save_inputs=False`
 graph = Graph()
 x = graph.leaf(torch.ones(2))
 y = graph.apply(torch.exp, x)
@@ -207,41 +154,51 @@ graph.release(y)
 graph.mark_checkpoint(z, save_inputs=False)
 graph.release(z)
 graph.recompute(z)
-""",
-        "torch.ones(2).exp().sin()",
-    ),
-    Row(
-        "Give at least 1, or `None`",
-        """
+gives: torch.ones(2).exp().sin()
+
 graph = Graph()
 graph.mark_checkpoint(graph.leaf(torch.ones(2)), max_recompute_depth=0)
-""",
-        """
+says: Give at least 1, or `None`
 graph = Graph()
 y = graph.apply(torch.exp, graph.leaf(torch.ones(2)))
 graph.mark_checkpoint(y, max_recompute_depth=None)
 graph.release(y)
 graph.recompute(y)
-""",
-        "torch.ones(2).exp()",
-    ),
-    Row(
-        "call `graph.accept(node)`",
-        """
+gives: torch.ones(2).exp()
+
 graph = Graph()
 node = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
 node.value.mul_(3)
 graph.recompute(node)
 graph.release(node)
-""",
-        """
+says: call `graph.accept(node)`
 graph = Graph()
 node = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
 node.value.mul_(3)
 graph.accept(node)
 graph.release(node)
 graph.recompute(node)
+gives: [3.0, 3.0]
 """,
-        "[3.0, 3.0]",
+    ),
+    *rows(
+        "grad(chain)",
+        r"""
+compiled(recompute(memory='1MB')(chain))(leaf())
+says: call it outside of `torch.compile`  as: recompute(memory='1MB')(chain)
+grad(recompute(memory='1MB')(chain))
+
+compiled(lambda x: checkpoint(chain, x, policy=lambda op: True))(leaf())
+says: pass a list of overloads, or
+    `context_fn=functools.partial(create_selective_checkpoint_contexts, ...)`
+kept = [torch.ops.aten.sin.default]
+def f(x):
+    return checkpoint(chain, x, context_fn=functools.partial(
+        create_selective_checkpoint_contexts, kept))
+grad(compiled(f))
+says: pass a list of overloads
+kept = [torch.ops.aten.sin.default]
+grad(compiled(lambda x: checkpoint(chain, x, policy=kept)))
+""",
     ),
 ]

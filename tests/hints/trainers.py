@@ -9,7 +9,7 @@ import torch
 
 import retape
 import retape.torch
-from tests.hints.rows import Row
+from tests.hints.rows import rows
 
 with warnings.catch_warnings():
     # What the package says of its own dependencies when it is loaded.
@@ -70,20 +70,16 @@ def trained(module: Regression, callback: Any = None) -> Any:
     return module.layer.weight.detach()
 
 
-PLAIN = "trained(Regression())"
-ROWS = [
-    Row(
-        'Pass bytes or a text such as `memory="12GB"`',
-        "retape.lightning.RetapeCallback(memory='auto')",
-        "trained(Regression(), retape.lightning.RetapeCallback(memory='12GB'))",
-        PLAIN,
-    ),
-    Row(
-        "Write `with retape.torch.recompute(memory=...):`",
-        "budget = retape.lightning.RetapeCallback(memory='1MB')\n"
-        "trained(Regression(manual=True), budget)",
-        "trained(Recomputed(manual=True))",
-        PLAIN,
-        written="Recomputed",
-    ),
-]
+ROWS = rows(
+    "trained(Regression())",
+    r"""
+retape.lightning.RetapeCallback(memory='auto')
+says: Pass bytes or a text such as `memory="12GB"`
+trained(Regression(), retape.lightning.RetapeCallback(memory='12GB'))
+
+budget = retape.lightning.RetapeCallback(memory='1MB')
+trained(Regression(manual=True), budget)
+says: Write `with retape.torch.recompute(memory=...):`  as: Recomputed
+trained(Recomputed(manual=True))
+""",
+)

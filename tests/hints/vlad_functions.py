@@ -13,13 +13,21 @@ import numpy
 import numpy as np
 
 from retape import native
-from tests.hints.rows import Row
+from tests.hints.rows import rows
 from tests.judges.vlad.judging import judge
 
 TWO, THREE = np.array([2, 0]), np.arange(3.0)
-POINT = "@dataclasses.dataclass\nclass Point:\n    a: float\n\n\n"
 FIVE = np.array([1.0, 2.0]).reshape(1, 1, 1, 1, 2)
 MASKED = np.ma.masked_array([1.0, 2.0])
+
+
+@dataclasses.dataclass
+class Point:
+    a: float
+
+
+def product(a: Any, n: Any) -> Any:
+    return a[n] * a[n]
 
 
 def of(f: Callable[..., Any], *args: Any) -> Any:
@@ -43,277 +51,234 @@ def jitted(shape: tuple[int, ...]) -> Any:
     return jax.jit(made)(np.float32([1, 2]))
 
 
-def row(says: str, args: str, wrong: str, right: str, written: str = "") -> Row:
-    """A function `f` that is refused, and the same as the hint says."""
-    return Row(
-        says, f"{wrong}\nof(f, {args})", f"{right}\nagrees(f, {args})", written=written
-    )
+ROWS = rows(
+    "True",
+    r"""
+native.grad(math.sin, engine='interpreter')(1.5)
+says: pass a function written with `def`
+def f(x):
+    return math.sin(x)
+agrees(f, 1.5)
 
+jitted(shape=(3,))
+Exception says: pass the right `shape`
+jitted(shape=(2,))
+gives: [2.0, 4.0]
 
-ROWS = [
-    row(
-        "pass a function written with `def`",
-        "1.5",
-        "f = math.sin\nnative.grad(f, engine='interpreter')(1.5)",
-        "def f(x):\n    return math.sin(x)\n",
-    ),
-    Row(
-        "pass the right `shape`",
-        "jitted(shape=(3,))",
-        "jitted(shape=(2,))",
-        "[2.0, 4.0]",
-        error=Exception,
-    ),
-    Row(
-        "give `None`",
-        "def f(a, n):\n    return a[n] * a[n]\n"
-        "native.jvp(f, (THREE, 2), (THREE, 1.0), engine='interpreter')",
-        "def f(a, n):\n    return a[n] * a[n]\n"
-        "native.jvp(f, (THREE, 2), (THREE, None), engine='interpreter')",
-        "[4.0, 8.0]",
-    ),
-    Row(
-        "pass `numpy.asarray(a)`",
-        "def f(a):\n    return a[0] + a[1]\na = MASKED\nof(f, a)",
-        "def f(a):\n    return a[0] + a[1]\na = MASKED\nagrees(f, numpy.asarray(a))",
-    ),
-    Row(
-        "pass `a.astype(float)`",
-        "a = np.array([2**60, 1])\nof(lambda a: a[1], a)",
-        "a = np.array([2**60, 1])\nagrees(lambda a: a[1], a.astype(float))",
-    ),
-    Row(
-        "pass `a.astype(float)`",
-        "a = np.float32([2, 1])\nof(lambda a: a[1], a)",
-        "a = np.float32([2, 1])\nagrees(lambda a: a[1], a.astype(float))",
-    ),
-    Row(
-        "pass `a.astype(float)`",
-        "a = np.array([2, 1])\nof(lambda a: (a + 1).sum(), a)",
-        "a = np.array([2, 1])\nagrees(lambda a: (a + 1).sum(), a.astype(float))",
-    ),
-    row(
-        "take `int(a[i])`",
-        "THREE, TWO",
-        "def f(a, i):\n    return a[0] * (i + 1).sum()",
-        "def f(a, i):\n    return a[0] * (int(i[0]) + 1)",
-        written="int(i[0])",
-    ),
-    row(
-        "use `int(x)`",
-        "THREE, 1.5",
-        "def f(a, x):\n    return a[x > 1.0]",
-        "def f(a, x):\n    return a[int(x > 1.0)]",
-        written="int(x > 1.0)",
-    ),
-    row(
-        "use `int(x)`",
-        "THREE, 1.5",
-        "def f(a, x):\n    return a[x]",
-        "def f(a, x):\n    return a[int(x)]",
-    ),
-    row(
-        "use `int(n)`",
-        "1.5, 3.5",
-        "def f(x, n):\n    return np.zeros(n).size + x",
-        "def f(x, n):\n    return np.zeros(int(n)).size + x",
-    ),
-    row(
-        "write its `def`",
-        "1.5, 3",
-        """
+native.jvp(product, (THREE, 2), (THREE, 1.0), engine='interpreter')
+says: give `None`
+native.jvp(product, (THREE, 2), (THREE, None), engine='interpreter')
+gives: [4.0, 8.0]
+
+of(lambda a: a[0] + a[1], MASKED)
+says: pass `numpy.asarray(a)`
+a = MASKED
+agrees(lambda a: a[0] + a[1], numpy.asarray(a))
+
+a = np.array([2**60, 1])
+of(lambda a: a[1], a)
+says: pass `a.astype(float)`
+a = np.array([2**60, 1])
+agrees(lambda a: a[1], a.astype(float))
+
+a = np.float32([2, 1])
+of(lambda a: a[1], a)
+says: pass `a.astype(float)`
+a = np.float32([2, 1])
+agrees(lambda a: a[1], a.astype(float))
+
+a = np.array([2, 1])
+of(lambda a: (a + 1).sum(), a)
+says: pass `a.astype(float)`
+a = np.array([2, 1])
+agrees(lambda a: (a + 1).sum(), a.astype(float))
+
+of(lambda a, i: a[0] * (i + 1).sum(), THREE, TWO)
+says: take `int(a[i])` as: int(i[0])
+agrees(lambda a, i: a[0] * (int(i[0]) + 1), THREE, TWO)
+
+of(lambda a, x: a[x > 1.0], THREE, 1.5)
+says: use `int(x)` as: int(x > 1.0)
+agrees(lambda a, x: a[int(x > 1.0)], THREE, 1.5)
+
+of(lambda a, x: a[x], THREE, 1.5)
+says: use `int(x)`
+agrees(lambda a, x: a[int(x)], THREE, 1.5)
+
+of(lambda x, n: np.zeros(n).size + x, 1.5, 3.5)
+says: use `int(n)`
+agrees(lambda x, n: np.zeros(int(n)).size + x, 1.5, 3.5)
+
 def f(x, n):
     def even(k):
         return x if k == 0 else odd(k - 1)
-
     half = 0.5 * x
-
     def odd(k):
         return half if k == 0 else even(k - 1)
-
     return even(n)
-""",
-        """
+of(f, 1.5, 3)
+says: write its `def`
 def f(x, n):
     half = 0.5 * x
-
     def even(k):
         return x if k == 0 else odd(k - 1)
-
     def odd(k):
         return half if k == 0 else even(k - 1)
-
     return even(n)
-""",
-    ),
-    row(
-        "write its `def`",
-        "1.5, 3",
-        """
+agrees(f, 1.5, 3)
+
 def f(x, n):
     even = lambda k: x if k == 0 else odd(k - 1)
     odd = lambda k: -x if k == 0 else even(k - 1)
     return even(n)
-""",
-        """
+of(f, 1.5, 3)
+says: write its `def`
 def f(x, n):
     def even(k):
         return x if k == 0 else odd(k - 1)
-
     def odd(k):
         return -x if k == 0 else even(k - 1)
-
     return even(n)
-""",
-    ),
-    row(
-        f"write a float, such as `{float(2**60)!r}`",
-        "2",
-        f"def f(x):\n    return x + {2**60}",
-        f"def f(x):\n    return x + {float(2**60)!r}",
-    ),
-    row(
-        "write `int(x)`",
-        "1.5",
-        "def f(y):\n    x = y > 1.0\n    return np.sqrt(x) * y",
-        "def f(y):\n    x = y > 1.0\n    return np.sqrt(int(x)) * y",
-    ),
-    row(
-        "write it as a float, or `float(x)`",
-        "1.5, 3",
-        "def f(y, n):\n    return np.full(n, 2).sum() * y",
-        "def f(y, n):\n    x = 2\n    return np.full(n, float(x)).sum() * y",
-    ),
-    row(
-        "write it as a float",
-        "1.5, 3",
-        "def f(x, n):\n    return np.full(n, 2).sum() * x",
-        "def f(x, n):\n    return np.full(n, 2.0).sum() * x",
-    ),
-    row(
-        "compare this with 0",
-        "1.5, 3",
-        "def f(x, n):\n    return x if n and x else 2.0 * x",
-        "def f(x, n):\n    return x if n != 0 and x != 0 else 2.0 * x",
-    ),
-    row(
-        "write `int(x)` or `float(x)`",
-        "1.5, 3",
-        "def f(y, n):\n    return min(y, n > 1)",
-        "def f(y, n):\n    x = n > 1\n    return min(y, float(x))",
-    ),
-    Row(
-        "call `df`",
-        """
+agrees(f, 1.5, 3)
+
+of(lambda x: x + 1152921504606846976, 2)
+says: write a float, such as `1.152921504606847e+18`
+agrees(lambda x: x + 1.152921504606847e+18, 2)
+
+def f(y):
+    x = y > 1.0
+    return np.sqrt(x) * y
+of(f, 1.5)
+says: write `int(x)`
+def f(y):
+    x = y > 1.0
+    return np.sqrt(int(x)) * y
+agrees(f, 1.5)
+
+of(lambda y, n: np.full(n, 2).sum() * y, 1.5, 3)
+says: write it as a float, or `float(x)`
+def f(y, n):
+    x = 2
+    return np.full(n, float(x)).sum() * y
+agrees(f, 1.5, 3)
+says: write it as a float
+agrees(lambda y, n: np.full(n, 2.0).sum() * y, 1.5, 3)
+
+of(lambda x, n: x if n and x else 2.0 * x, 1.5, 3)
+says: compare this with 0
+agrees(lambda x, n: x if n != 0 and x != 0 else 2.0 * x, 1.5, 3)
+
+of(lambda y, n: min(y, n > 1), 1.5, 3)
+says: write `int(x)` or `float(x)`
+def f(y, n):
+    x = n > 1
+    return min(y, float(x))
+agrees(f, 1.5, 3)
+
 def f(x):
     return x**3
-
-def g(x):
-    return native.grad(f)(x)
-
-of(g, 1.5)
-""",
-        """
+of(lambda x: native.grad(f)(x), 1.5)
+says: call `df`
 def f(x):
     return x**3
-
 df = native.grad(f, engine="interpreter")
+agrees(lambda x: df(x), 1.5)
 
-def g(x):
-    return df(x)
+of(lambda a: (w * w for w in a), THREE)
+says: write a list, `[... for ...]`
+def f(a):
+    xs = [w * w for w in a]
+    return xs[0] + xs[1]
+agrees(f, THREE)
 
-agrees(g, 1.5)
-""",
-    ),
-    row(
-        "write a list, `[... for ...]`",
-        "np.arange(3.0)",
-        "def f(a):\n    xs = (w * w for w in a)\n    return xs",
-        "def f(a):\n    xs = [w * w for w in a]\n    return xs[0] + xs[1]",
-    ),
-    row(
-        "write `xs.append(x)`",
-        "1.5",
-        "def f(x):\n    xs = [x]\n    xs.append(x, x)\n    return xs[0]",
-        "def f(x):\n    xs = [x]\n    xs.append(x * x)\n    return xs[1]",
-        written="xs.append(x",
-    ),
-    row(
-        "write `{} = dataclasses.replace({}, {}=...)`",
-        "1.5",
-        POINT + "def f(x):\n    p = Point(x)\n    p.a = x * x\n    return p.a",
-        POINT + "def f(x):\n    p = Point(x)\n"
-        "    p = dataclasses.replace(p, a=x * x)\n    return p.a",
-    ),
-    row(
-        "write `dtype=float`",
-        "3",
-        "def f(n):\n    return np.zeros(n, dtype=int)[0]",
-        "def f(n):\n    return np.zeros(n, dtype=float)[0]",
-    ),
-    row(
-        "write a loop over it, or `np.array(...)`",
-        "1.5",
-        "def f(x):\n    xs = [x, x]\n    return xs * 2.0",
-        "def f(x):\n    xs = [x, x]\n    return (np.array(xs) * 2.0)[1]",
-    ),
-    row(
-        "give both the same number by `a.reshape(...)`",
-        "np.ones((1, 1, 2)), np.arange(2.0)",
-        "def f(a, b):\n    return (a + b)[0, 0, 1]",
-        "def f(a, b):\n    return (a + b.reshape(1, 1, 2))[0, 0, 1]",
-        written=".reshape(",
-    ),
-    Row(
-        "pass at most {}, by `a.reshape(...)`",
-        "def f(a):\n    return a[0] + a[1]\n\nof(f, FIVE)",
-        "def f(a):\n    return a[0] + a[1]\n\nof(f, FIVE.reshape(2))",
-        "3.0",
-        written=".reshape(",
-    ),
-    row(
-        "by a default: `x=x`",
-        "1.5",
-        "def f(x):\n    g = lambda y: x * y\n    x = 2.0\n    return g(x)",
-        "def f(x):\n    g = lambda y, x=x: x * y\n    x = 2.0\n    return g(x)",
-    ),
-    row(
-        "assign the variable in a line of its own",
-        "1.5",
-        "def f(x):\n    return (y := x * x) + y",
-        "def f(x):\n    y = x * x\n    return y + y",
-    ),
-    row(
-        "write a loop over its items, or `np.where(condition, a, b)`",
-        "THREE, THREE - 1.0",
-        "def f(a, b):\n    return a[a > b].sum()",
-        "def f(a, b):\n    condition = a > b\n"
-        "    return np.where(condition, a, b).sum()",
-    ),
-    row(
-        "write `np.where(mask, 1.0, 0.0)`",
-        "THREE",
-        "def f(a):\n    mask = a > 1.0\n    return (mask * 2.0).sum()",
-        "def f(a):\n    mask = a > 1.0\n"
-        "    return (np.where(mask, 1.0, 0.0) * 2.0).sum()",
-    ),
-    row(
-        "use `np.zeros`",
-        "1.5",
-        "def f(x):\n    return np.zeros_like(x) + x",
-        "def f(x):\n    return np.zeros(1)[0] + x",
-    ),
-    row(
-        "use `where`",
-        "THREE",
-        "def f(a):\n    mask = a > 1.0\n    s = 0.0\n    for each in mask:\n"
-        "        s += 1.0\n    return s",
-        "def f(a):\n    return np.where(a > 1.0, 1.0, 0.0).sum()",
-    ),
-    row(
-        "loop over `range(len(a))`",
-        "THREE",
-        """
+def f(x):
+    xs = [x]
+    xs.append(x, x)
+    return xs[0]
+of(f, 1.5)
+says: write `xs.append(x)` as: xs.append(x
+def f(x):
+    xs = [x]
+    xs.append(x * x)
+    return xs[1]
+agrees(f, 1.5)
+
+def f(x):
+    p = Point(x)
+    p.a = x * x
+    return p.a
+of(f, 1.5)
+says: write `{} = dataclasses.replace({}, {}=...)`
+def f(x):
+    p = Point(x)
+    p = dataclasses.replace(p, a=x * x)
+    return p.a
+agrees(f, 1.5)
+
+of(lambda n: np.zeros(n, dtype=int)[0], 3)
+says: write `dtype=float`
+agrees(lambda n: np.zeros(n, dtype=float)[0], 3)
+
+of(lambda x: [x, x] * 2.0, 1.5)
+says: write a loop over it, or `np.array(...)`
+agrees(lambda x: (np.array([x, x]) * 2.0)[1], 1.5)
+
+of(lambda a, b: (a + b)[0, 0, 1], np.ones((1, 1, 2)), np.arange(2.0))
+says: give both the same number by `a.reshape(...)` as: .reshape(
+agrees(lambda a, b: (a + b.reshape(1, 1, 2))[0, 0, 1],
+  np.ones((1, 1, 2)), np.arange(2.0))
+
+of(lambda a: a[0] + a[1], FIVE)
+says: pass at most {}, by `a.reshape(...)` as: .reshape(
+of(lambda a: a[0] + a[1], FIVE.reshape(2))
+gives: 3.0
+
+def f(x):
+    g = lambda y: x * y
+    x = 2.0
+    return g(x)
+of(f, 1.5)
+says: by a default: `x=x`
+def f(x):
+    g = lambda y, x=x: x * y
+    x = 2.0
+    return g(x)
+agrees(f, 1.5)
+
+of(lambda x: (y := x * x) + y, 1.5)
+says: assign the variable in a line of its own
+def f(x):
+    y = x * x
+    return y + y
+agrees(f, 1.5)
+
+of(lambda a, b: a[a > b].sum(), THREE, THREE - 1.0)
+says: write a loop over its items, or `np.where(condition, a, b)`
+def f(a, b):
+    condition = a > b
+    return np.where(condition, a, b).sum()
+agrees(f, THREE, THREE - 1.0)
+
+of(lambda a: ((a > 1.0) * 2.0).sum(), THREE)
+says: write `np.where(mask, 1.0, 0.0)`
+def f(a):
+    mask = a > 1.0
+    return (np.where(mask, 1.0, 0.0) * 2.0).sum()
+agrees(f, THREE)
+
+of(lambda x: np.zeros_like(x) + x, 1.5)
+says: use `np.zeros`
+agrees(lambda x: np.zeros(1)[0] + x, 1.5)
+
+def f(a):
+    s = 0.0
+    for each in a > 1.0:
+        s += 1.0
+    return s
+of(f, THREE)
+says: use `where`
+agrees(lambda a: np.where(a > 1.0, 1.0, 0.0).sum(), THREE)
+
 def f(a):
     a = a.copy()
     s = 0.0
@@ -321,8 +286,8 @@ def f(a):
         a[0] = 1.0
         s += x
     return s
-""",
-        """
+of(f, THREE)
+says: loop over `range(len(a))`
 def f(a):
     a = a.copy()
     s = 0.0
@@ -330,92 +295,82 @@ def f(a):
         a[0] = 1.0
         s += a[i]
     return s
-""",
-    ),
-    row(
-        "write `b = a.copy()`",
-        "THREE",
-        """
+agrees(f, THREE)
+
 def f(x):
     a = b = x.copy()
     a[0] = 7.0
     return a[0] + b[1]
-""",
-        """
+of(f, THREE)
+says: write `b = a.copy()`
 def f(x):
     a = x.copy()
     b = a.copy()
     a[0] = 7.0
     return a[0] + b[1]
-""",
-    ),
-    row(
-        "write `a = a.copy()`",
-        "THREE",
-        "def f(a):\n    a[0] = 7.0\n    return a[0] + a[1]",
-        "def f(a):\n    a = a.copy()\n    a[0] = 7.0\n    return a[0] + a[1]",
-    ),
-    row(
-        "write `a = a ...`",
-        "THREE",
-        "def f(a):\n    a += 1.0\n    return a[0] + a[1]",
-        "def f(a):\n    a = a + 1.0\n    return a[0] + a[1]",
-    ),
-    row(
-        "use `if`",
-        "1.5, 2",
-        """
+agrees(f, THREE)
+
+def f(a):
+    a[0] = 7.0
+    return a[0] + a[1]
+of(f, THREE)
+says: write `a = a.copy()`
+def f(a):
+    a = a.copy()
+    a[0] = 7.0
+    return a[0] + a[1]
+agrees(f, THREE)
+
+def f(a):
+    a += 1.0
+    return a[0] + a[1]
+of(f, THREE)
+says: write `a = a ...`
+def f(a):
+    a = a + 1.0
+    return a[0] + a[1]
+agrees(f, THREE)
+
 def f(x, n):
     match n:
         case 1:
             return x
         case _:
             return x * x
+of(f, 1.5, 2)
+says: use `if`
+agrees(lambda x, n: x if n == 1 else x * x, 1.5, 2)
+
+without_compiler(monkeypatch, tmp_path)
+native.function(lambda x: x * x)(1.5)
+says: use `engine="interpreter"`
+without_compiler(monkeypatch, tmp_path)
+native.function(lambda x: x * x, engine="interpreter")(1.5)
+gives: 1.5 * 1.5
+
+without_compiler(monkeypatch, tmp_path)
+squared()
+slow says: Set `${}` as: 'CC'
+monkeypatch.setenv('CC', hurried(tmp_path))
+squared()
+gives: 1.5 * 1.5
+
+monkeypatch.setenv('CC', 'false')
+squared()
+RuntimeWarning slow says: set `${}` as: 'CC'
+monkeypatch.setenv('CC', hurried(tmp_path))
+squared()
+gives: 1.5 * 1.5
+
+monkeypatch.setenv('CC', hurried(tmp_path))
+monkeypatch.setenv('RETAPE_CACHE', '/dev/null/cache')
+squared()
+RuntimeWarning slow says: set `$RETAPE_CACHE` as: 'RETAPE_CACHE'
+monkeypatch.setenv('RETAPE_CACHE', str(tmp_path))
+squared()
+gives: 1.5 * 1.5
 """,
-        """
-def f(x, n):
-    if n == 1:
-        return x
-    return x * x
-""",
-    ),
-    Row(
-        'use `engine="interpreter"`',
-        "without_compiler(monkeypatch, tmp_path)\n"
-        "native.function(lambda x: x * x)(1.5)",
-        "without_compiler(monkeypatch, tmp_path)\n"
-        'native.function(lambda x: x * x, engine="interpreter")(1.5)',
-        "1.5 * 1.5",
-    ),
-    Row(
-        "Set `${}`",
-        "without_compiler(monkeypatch, tmp_path)\nsquared()",
-        "without_compiler(monkeypatch, tmp_path)\n"
-        "monkeypatch.setenv('CC', hurried(tmp_path))\nsquared()",
-        "1.5 * 1.5",
-        written="'CC'",
-        slow=True,
-    ),
-    Row(
-        "set `${}`",
-        "monkeypatch.setenv('CC', 'false')\nsquared()",
-        "monkeypatch.setenv('CC', hurried(tmp_path))\nsquared()",
-        "1.5 * 1.5",
-        written="'CC'",
-        error=RuntimeWarning,
-        slow=True,
-    ),
-    Row(
-        "set `$RETAPE_CACHE`",
-        "monkeypatch.setenv('CC', hurried(tmp_path))\n"
-        "monkeypatch.setenv('RETAPE_CACHE', '/dev/null/cache')\nsquared()",
-        "monkeypatch.setenv('RETAPE_CACHE', str(tmp_path))\nsquared()",
-        "1.5 * 1.5",
-        written="'RETAPE_CACHE'",
-        error=RuntimeWarning,
-        slow=True,
-    ),
-]
+)
 
 
 PROGRAMS = os.environ["PATH"]

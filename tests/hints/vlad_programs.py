@@ -10,7 +10,7 @@ import retape
 from retape import vlad
 from retape.cli import main
 from tests.hints.processes import alone
-from tests.hints.rows import Row
+from tests.hints.rows import rows
 
 
 def run(text: str, **options: Any) -> str:
@@ -52,131 +52,117 @@ LOOP = (
     "(checkpoint-*j f 0.5 1)"
 )
 
-ROWS = [
-    Row(
-        "Pass the text of one, or the path of a `.vlad`",
-        "vlad.run(3)",
-        "vlad.run('(+ 1 2)').values",
-        "(3.0,)",
-        written="(+ 1 2)",
-    ),
-    Row(
-        "write `(lambda (p ...) body)`",
-        "run('(lambda (x))')",
-        "run('((lambda (x y) (+ x y)) 1 2)')",
-        "'3\\n'",
-        written="(lambda (x y) (+ x y))",
-    ),
-    Row(
-        "use `let`",
-        "run('(letrec (((cons x y) (cons 1 2))) (+ x y))')",
-        "run('(let (((cons x y) (cons 1 2))) (+ x y))')",
-        "'3\\n'",
-    ),
-    Row(
-        "use `let`",
-        "run('(define x 3) (* x x)')",
-        "run('(let ((x 3)) (* x x))')",
-        "'9\\n'",
-    ),
-    Row(
-        "write `(cond (test e) ... (else e))`",
-        "run('(cond)')",
-        "run('(cond (#f 1) ((< 1 2) 2) (else 3))')",
-        "'2\\n'",
-        written="(cond (#f 1) ((< 1 2) 2) (else 3))",
-    ),
-    Row(
-        "write `(if test then else)`",
-        "run('(if (< 1 2) 3)')",
-        "run('(if (< 1 2) 3 4)')",
-        "'3\\n'",
-        written="(if (< 1 2) 3 4)",
-    ),
-    Row(
-        'write `(include "path")`',
-        "run('(include 3)')",
-        "monkeypatch.chdir(tmp_path)\n"
-        "_ = Path('path').write_text('(define (f x) (* x x))')\n"
-        "run('(include \"path\") (f 3)')",
-        "'9\\n'",
-    ),
-    Row("write one, as in `'()`", 'run("(cons 1 \')")', 'run("\'()")', "'()\\n'"),
-    Row("write the missing `|#`", "run('#| sum 3')", "run('#| sum |# 3')", "'3\\n'"),
-    Row("write the missing `)`", "run('(+ 1 2')", "run('(+ 1 2)')", "'3\\n'"),
-    Row("write `)`", "run('(+ 1 2]')", "run('(+ 1 2)')", "'3\\n'"),
-    Row(
-        "write `(let ((name e) ...) body)`",
-        "run('(let ((x)) x)')",
-        "run('(let ((x 1) (y 2)) (+ x y))')",
-        "'3\\n'",
-        written="(let ((x 1) (y 2)) (+ x y))",
-    ),
-    Row(
-        "write `(define (f p ...) body)`",
-        "run('(define (f x))')",
-        "run('(define (f x y) (* x y)) (f 2 3)')",
-        "'6\\n'",
-        written="(define (f x y) (* x y))",
-    ),
-    Row(
-        "pass `partials`",
-        "vlad.External(lambda x: x**3, [])",
-        "cube = vlad.External(lambda x: x**3, partials=[lambda x: 3 * x**2])\n"
-        "run('(*j cube 2 1)', externals={'cube': cube})",
-        "'(8 . 12)\\n'",
-    ),
-    Row(
-        "pass functions, an `External`",
-        "vlad.External(lambda x: x**3, [3])",
-        "slope = vlad.External(lambda x: 3 * x**2, [lambda x: 6 * x])\n"
-        "cube = vlad.External(lambda x: x**3, [slope])\n"
-        "twice = '(*j (lambda (x) (let (((cons y dy) (*j cube x 1))) dy)) 2 1)'\n"
-        "run(twice, externals={'cube': cube})",
-        "'(12 . 12)\\n'",
-    ),
-    Row(
-        "pass one in the `partials`",
-        "cube = vlad.External(lambda x: x**3, [None])\n"
-        "run('(*j cube 2 1)', externals={'cube': cube})",
-        "cube = vlad.External(lambda x: x**3, partials=[lambda x: 3 * x**2])\n"
-        "run('(*j cube 2 1)', externals={'cube': cube})",
-        "'(8 . 12)\\n'",
-    ),
-    Row(
-        "pass a directory, a `DiskStore`",
-        "run(LOOP, store=retape.MemoryStore())",
-        "run(LOOP, store=retape.DiskStore(tmp_path / 'runs'))",
-        "run(LOOP.replace('checkpoint-*j', '*j'))",
-    ),
-    Row(
-        "pass `TieredStore(MemoryStore(), DiskStore(...))`",
-        "near, far = retape.MemoryStore(), retape.DiskStore(tmp_path / 'a')\n"
-        "inner = retape.TieredStore(near, far)\n"
-        "run(LOOP, store=retape.TieredStore(near, inner))",
-        "from retape import DiskStore, MemoryStore, TieredStore\n"
-        "run(LOOP, store=TieredStore(MemoryStore(), DiskStore(tmp_path / 'runs')))",
-        "run(LOOP.replace('checkpoint-*j', '*j'))",
-    ),
-    Row(
-        "pass numbers, booleans, lists and tuples of them, a `Vector`",
-        "vlad.compile('(define (f v) v)', engine='interpreter')['f']('a')",
-        "product = '(define (f v) (* (vector-ref v 0) (vector-ref v 1)))'\n"
-        "vlad.compile(product, engine='interpreter')['f'](vlad.Vector([3, 5]))",
-        "15.0",
-        error=TypeError,
-    ),
-    Row(
-        "set `PYTHONIOENCODING=utf-8`",
-        "terminal('(+ 1 2) ; für', 'ascii')",
-        "terminal('(+ 1 2) ; für', PYTHONIOENCODING='utf-8').split()[1]",
-        "'3'",
-        written="PYTHONIOENCODING='utf-8'",
-    ),
-    Row(
-        "write one number, such as `0.5`",
-        "typed(monkeypatch, '(* 3 (read-real))', 'half')",
-        "typed(monkeypatch, '(* 3 (read-real))', '0.5').strip()",
-        "'1.5'",
-    ),
-]
+ROWS = rows(
+    "'3\\n'",
+    r"""
+vlad.run(3)
+says: Pass the text of one, or the path of a `.vlad`  as: (+ 1 2)
+vlad.run('(+ 1 2)').values
+gives: (3.0,)
+
+run('(lambda (x))')
+says: write `(lambda (p ...) body)`  as: (lambda (x y) (+ x y))
+run('((lambda (x y) (+ x y)) 1 2)')
+
+run('(letrec (((cons x y) (cons 1 2))) (+ x y))')
+says: use `let`
+run('(let (((cons x y) (cons 1 2))) (+ x y))')
+
+run('(define x 3) (* x x)')
+says: use `let`
+run('(let ((x 3)) (* x x))')
+gives: '9\n'
+
+run('(cond)')
+says: write `(cond (test e) ... (else e))`  as: (cond (#f 1) ((< 1 2) 2) (else 3))
+run('(cond (#f 1) ((< 1 2) 2) (else 3))')
+gives: '2\n'
+
+run('(if (< 1 2) 3)')
+says: write `(if test then else)`  as: (if (< 1 2) 3 4)
+run('(if (< 1 2) 3 4)')
+
+run('(include 3)')
+says: write `(include "path")`
+monkeypatch.chdir(tmp_path)
+_ = Path('path').write_text('(define (f x) (* x x))')
+run('(include "path") (f 3)')
+gives: '9\n'
+
+run("(cons 1 ')")
+says: write one, as in `'()`
+run("'()")
+gives: '()\n'
+
+run('#| sum 3')
+says: write the missing `|#`
+run('#| sum |# 3')
+
+run('(+ 1 2')
+says: write the missing `)`
+run('(+ 1 2)')
+
+run('(+ 1 2]')
+says: write `)`
+run('(+ 1 2)')
+
+run('(let ((x)) x)')
+says: write `(let ((name e) ...) body)`  as: (let ((x 1) (y 2)) (+ x y))
+run('(let ((x 1) (y 2)) (+ x y))')
+
+run('(define (f x))')
+says: write `(define (f p ...) body)`  as: (define (f x y) (* x y))
+run('(define (f x y) (* x y)) (f 2 3)')
+gives: '6\n'
+
+vlad.External(lambda x: x**3, [])
+says: pass `partials`
+cube = vlad.External(lambda x: x**3, partials=[lambda x: 3 * x**2])
+run('(*j cube 2 1)', externals={'cube': cube})
+gives: '(8 . 12)\n'
+
+vlad.External(lambda x: x**3, [3])
+says: pass functions, an `External`
+slope = vlad.External(lambda x: 3 * x**2, [lambda x: 6 * x])
+cube = vlad.External(lambda x: x**3, [slope])
+twice = '(*j (lambda (x) (let (((cons y dy) (*j cube x 1))) dy)) 2 1)'
+run(twice, externals={'cube': cube})
+gives: '(12 . 12)\n'
+
+cube = vlad.External(lambda x: x**3, [None])
+run('(*j cube 2 1)', externals={'cube': cube})
+says: pass one in the `partials`
+cube = vlad.External(lambda x: x**3, partials=[lambda x: 3 * x**2])
+run('(*j cube 2 1)', externals={'cube': cube})
+gives: '(8 . 12)\n'
+
+run(LOOP, store=retape.MemoryStore())
+says: pass a directory, a `DiskStore`
+run(LOOP, store=retape.DiskStore(tmp_path / 'runs'))
+gives: run(LOOP.replace('checkpoint-*j', '*j'))
+
+near, far = retape.MemoryStore(), retape.DiskStore(tmp_path / 'a')
+inner = retape.TieredStore(near, far)
+run(LOOP, store=retape.TieredStore(near, inner))
+says: pass `TieredStore(MemoryStore(), DiskStore(...))`
+from retape import DiskStore, MemoryStore, TieredStore
+run(LOOP, store=TieredStore(MemoryStore(), DiskStore(tmp_path / 'runs')))
+gives: run(LOOP.replace('checkpoint-*j', '*j'))
+
+vlad.compile('(define (f v) v)', engine='interpreter')['f']('a')
+TypeError says: pass numbers, booleans, lists and tuples of them, a `Vector`
+product = '(define (f v) (* (vector-ref v 0) (vector-ref v 1)))'
+vlad.compile(product, engine='interpreter')['f'](vlad.Vector([3, 5]))
+gives: 15.0
+
+terminal('(+ 1 2) ; für', 'ascii')
+says: set `PYTHONIOENCODING=utf-8`  as: PYTHONIOENCODING='utf-8'
+terminal('(+ 1 2) ; für', PYTHONIOENCODING='utf-8').split()[1]
+gives: '3'
+
+typed(monkeypatch, '(* 3 (read-real))', 'half')
+says: write one number, such as `0.5`
+typed(monkeypatch, '(* 3 (read-real))', '0.5').strip()
+gives: '1.5'
+""",
+)

@@ -142,11 +142,15 @@ def _is_node_of(node: FunctionNode, code: CodeType) -> bool:
     if code.co_name != "<lambda>":
         return False
     positions = getattr(code, "co_positions", None)  # of Python 3.11 and later
-    return positions is None or _place_of(node.body) in set(positions())
+    return positions is None or not _places_of(node.body).isdisjoint(positions())
 
 
-def _place_of(node: ast.expr) -> tuple[int | None, ...]:
-    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+def _places_of(node: ast.expr) -> set[tuple[int | None, ...]]:
+    """Where a value is made; Python may name no place of a whole `a if c else b`."""
+    place = node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+    if isinstance(node, ast.IfExp):
+        return {place} | _places_of(node.body) | _places_of(node.orelse)
+    return {place}
 
 
 def _text_of(function: FunctionType) -> PythonFile:
