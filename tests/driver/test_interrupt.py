@@ -1,60 +1,45 @@
 """Runs that end early, at a signal or a time limit, and go on with the same bits."""
 
 import contextlib
+import functools
 import signal
+import subprocess
+import sys
 import threading
 
-import numpy as np
 import pytest
 
 import retape
-from retape import DiskStore, MemoryStore, PlanError, RunInterrupted, TieredStore
+from retape import DiskStore, PlanError, RunInterrupted
 from retape.driver import ToyMachine, run
+from tests.judges.core.programs import formula, pure
+from tests.judges.core.test_plans import call, check
 from tests.programs import run_program
 
 N = 60
+STAGES = retape.fixed_space(snapshots=3, stage=4)
 
 
-def call(store, stop_at=None, ends="steps", plan=None, how=None):
+def run_for(path, stop_at=None, how=None, kind="disk", plan=STAGES, known=True):
     """A run; `how` is called at the `stop_at`-th step that it makes, taped or not."""
-    made = [0]
+    made, program = 0, pure()
 
     def step(x, k):
-        made[0] += 1
-        if made[0] == stop_at:
+        nonlocal made
+        made += 1
+        if made == stop_at:
             how()
-        return 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k)
+        return formula(x, k)
 
-    return run_program(
-        step,
-        lambda x, k, g: 3.9 * (1.0 - 2.0 * x) * g,
-        np.linspace(0.11, 0.12, 5),
-        seed=np.ones_like,
-        plan=plan or retape.fixed_space(snapshots=3, stage=4),
-        store=store,
-        key="a run",
-        **{"steps": N} if ends == "steps" else {"done": LAST.__eq__},
-    ), made[0]
-
-
-class _Last:
-    def __eq__(self, x):
-        return x.tobytes() == self.bytes
-
-
-LAST = _Last()
+    program.step = step
+    found = call(program, plan, kind, path, known=known, steps=N)
+    check(program, found, N)
+    return found, made
 
 
 @pytest.fixture(scope="module")
 def whole():
-    result, made = call(MemoryStore())
-    LAST.bytes = result.state.tobytes()
-    return result, made
-
-
-def stores(kind, path):
-    disk = DiskStore(path)
-    return disk if kind == "disk" else TieredStore(MemoryStore(capacity=1), disk)
+    return run_for(None, kind="memory")
 
 
 @pytest.fixture(autouse=True)
@@ -62,24 +47,18 @@ def _no_fsync(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda handle: None)
 
 
-@pytest.mark.slow("tiered-steps")
-@pytest.mark.parametrize("ends", ["steps", "done"])
-@pytest.mark.parametrize("kind", ["disk", "tiered"])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("kind", ["disk", "near"])
 def test_a_run_that_is_ended_again_and_again_has_the_same_bits(
-    tmp_path, whole, ends, kind
+    tmp_path, whole, known, kind
 ):
-    for each in (3, 7, 20, 41):  # Two show that the program is the same.
-        place, stopped = tmp_path / str(each), 0
-        while True:
+    for each in (5, 20, 41):  # Two show that the program is the same.
+        place, stopped, result = tmp_path / str(each), 0, None
+        while result is None:
             try:
                 with retape.interruptible() as limit:
-                    result, made = call(
-                        stores(kind, place),
-                        each,
-                        ends,
-                        how=lambda limit=limit: limit.request("a test"),
-                    )
-                break
+                    how = functools.partial(limit.request, "a test")
+                    result, _ = run_for(place, each, how, kind, known=known)
             except RunInterrupted as error:
                 stopped += 1
                 assert error.reason == "a test" and stopped < 400
@@ -92,19 +71,20 @@ def test_nothing_is_lost_when_a_run_is_ended_within_an_advance(tmp_path, monkeyp
     """One long advance: there is no snapshot of the plan's on the way."""
     monkeypatch.setattr("retape.driver._interrupt._PART", 0.0)
     plan = retape.fixed_space(snapshots=1, stage=4)
-    alone, made = call(MemoryStore(), plan=plan)
-    total = [0]
+    alone, made = run_for(tmp_path, kind="memory", plan=plan)
+    total = 0
     with pytest.raises(RunInterrupted, match=r"before step 2\d of 60 steps"):
         with retape.interruptible() as limit:
 
             def how():
-                total[0] += 30
+                nonlocal total
+                total += 30
                 limit.request("a test")
 
-            call(DiskStore(tmp_path), 30, plan=plan, how=how)
-    result, more = call(DiskStore(tmp_path), plan=plan)
+            run_for(tmp_path, 30, how, plan=plan)
+    result, more = run_for(tmp_path, plan=plan)
     # Each process looks at the first step, and one of them at what the other has left.
-    assert made <= total[0] + more <= made + 4
+    assert made <= total + more <= made + 4
     assert result.cotangent.tobytes() == alone.cotangent.tobytes()
 
 
@@ -116,8 +96,8 @@ def test_a_signal_ends_a_run_and_the_handlers_are_as_they_were(tmp_path):
         with pytest.raises(RunInterrupted, match="ended by SIGTERM, on the way") as got:
             with retape.interruptible(), retape.interruptible(signals=["SIGUSR1"]):
                 with retape.interruptible(time_limit=1e9):
-                    how = lambda: signal.raise_signal(signal.SIGTERM)  # noqa: E731
-                    call(DiskStore(tmp_path), 10, how=how)
+                    how = functools.partial(signal.raise_signal, signal.SIGTERM)
+                    run_for(tmp_path, 10, how)
         assert got.value.exit_code == 75 and not came
         assert signal.getsignal(signal.SIGTERM) is mine
         assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
@@ -131,9 +111,6 @@ def test_a_signal_ends_a_run_and_the_handlers_are_as_they_were(tmp_path):
 
 
 def test_a_second_signal_kills():
-    import subprocess
-    import sys
-
     text = (
         "import retape, signal\n"
         "with retape.interruptible():\n"
@@ -180,23 +157,6 @@ def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatc
     assert resumed.result == run(machine, plan).result and resumed.report.resumed
 
 
-def test_what_is_in_memory_is_written_before_a_job_ends(tmp_path, whole):
-    """Else each job would begin with what the last one had in memory."""
-    plan = retape.fixed_space(snapshots=9, stage=4)
-    at_once, made = call(MemoryStore(), plan=plan)
-
-    def tiered():
-        return TieredStore(MemoryStore(), DiskStore(tmp_path))
-
-    with pytest.raises(RunInterrupted), retape.interruptible() as limit:
-        call(tiered(), stop_at=58, plan=plan, how=lambda: limit.request("a test"))
-    resumed, rest = call(tiered(), plan=plan)
-    assert resumed.report.resumed and resumed.report.repaired == 0
-    assert resumed.cotangent.tobytes() == at_once.cotangent.tobytes()
-    # The steps of both jobs are those of one, and what the stage of one had begun.
-    assert 58 + rest <= made + 4
-
-
 def test_a_limit_that_no_stage_fits_in_is_refused(tmp_path, monkeypatch):
     """Else job after job would begin the stage, and none would end it."""
     now = [0.0]
@@ -240,14 +200,14 @@ def test_another_thread_asks_and_cannot_heed_signals(tmp_path):
                 asks.start()
                 asks.join()
 
-            call(DiskStore(tmp_path), 10, how=how)
+            run_for(tmp_path, 10, how)
     errors = []
 
     def in_thread():
         for signals in (["SIGTERM"], []):
             try:
                 with retape.interruptible(time_limit=0, signals=signals):
-                    call(DiskStore(tmp_path))
+                    run_for(tmp_path)
             except retape.RetapeError as error:
                 errors.append(str(error))
 
@@ -277,18 +237,21 @@ def test_what_a_step_runs_is_not_ended(tmp_path):
     assert result.cotangent == 1.0
 
 
-def test_what_cannot_be_is_refused():
-    with pytest.raises(
-        PlanError, match=r"`time_limit='soon'` is not valid: pass a num"
-    ):
-        retape.interruptible("soon")
-    with pytest.raises(PlanError, match=r"`time_limit=-1` is not valid"):
-        retape.interruptible(-1)
-    with pytest.raises(PlanError, match="this system has no signal 'SIGNAL'"):
-        retape.interruptible(signals=["SIGNAL"])
-    with pytest.raises(PlanError, match=r"MemoryStore\(.* does not go with `retape.in"):
-        with retape.interruptible():
-            call(MemoryStore())
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"time_limit": "soon"}, "`time_limit='soon'` is not valid: pass a num"),
+        ({"time_limit": -1}, "`time_limit=-1` is not valid"),
+        ({"signals": ["SIGNAL"]}, "this system has no signal 'SIGNAL'"),
+        ({}, r"MemoryStore\(.* does not go with `retape.in"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, options, said):
+    with pytest.raises(PlanError, match=said), retape.interruptible(**options):
+        run_for(tmp_path, kind="memory")
+
+
+def test_a_limit_is_for_one_block():
     with pytest.raises(PlanError, match="is in use. Make one for each block"):
         with retape.interruptible() as limit, limit:
             pass

@@ -57,6 +57,9 @@ UNKNOWN = [
 STORES = {
     "memory": lambda path: retape.MemoryStore(),
     "disk": lambda path: retape.DiskStore(path, every=0),
+    "near": lambda path: retape.TieredStore(
+        retape.MemoryStore(capacity=2), retape.DiskStore(path, every=0)
+    ),
     "tiered": lambda path: retape.TieredStore(
         retape.MemoryStore(capacity=1), AsyncStore(retape.DiskStore(path, every=0))
     ),
