@@ -33,7 +33,7 @@ TORCH_MODULES := $(subst /,.,$(patsubst src/%.py,%,$(patsubst %/__init__.py,%.py
   src/retape/lightning src/retape/transformers))))
 TORCH_TESTS := tests/engines/eager tests/judges/torch tests/trainers \
   tests/storage/test_tensors.py \
-  tests/driver/test_adjoint_health.py tests/driver/test_adjoint_watch.py \
+  tests/driver/test_adjoint_health.py \
   $(foreach page,$(TORCH_PAGES),'$(PAGE)[$(page)]') $(foreach name,$(TORCH_MODULES), \
   'tests/docs/test_docstrings.py::test_docstring_examples_print_what_they_show[$(name)]') \
   'tests/docs/test_example_programs.py::test_an_example_runs[torch/budget.py]'
