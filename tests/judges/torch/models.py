@@ -10,9 +10,7 @@ Task = tuple[nn.Module, Callable[[], Tensor]]
 MODELS: dict[str, Callable[[], Task]] = {}
 # An estimate has no values, and so no lengths of packed sequences, no kernels of LSTMs,
 # and no mask to look into.
-NOT_ESTIMATED = {
-    "recurrent_layers", "packed_sequences", "sparse_gradients", "transformer",
-}  # fmt: skip
+NOT_ESTIMATED = {"packed_sequences", "sparse_gradients", "transformer"}
 
 
 def model(function: Callable[[], Task]) -> Callable[[], Task]:
@@ -95,12 +93,6 @@ def scan() -> Task:
 
 
 @model
-def recurrent_layers() -> Task:
-    net, x = nn.LSTM(16, 16, num_layers=4), torch.randn(12, 4, 16)
-    return net, lambda: net(x)[0].square().sum()
-
-
-@model
 def shared_products() -> Task:
     """A parameter is read at each step, by a view: its sum is as large as itself."""
     net, x = nn.Linear(64, 64, bias=False), torch.ones(2, 64)
@@ -170,22 +162,6 @@ def spectral_norms() -> Task:
         *(parametrizations.weight_norm(nn.Linear(16, 16)) for _ in range(4)),
     )
     return squared(net, torch.randn(64, 16))
-
-
-@model
-def complex_layers() -> Task:
-    kind = torch.complex64
-    net = nn.ParameterList(torch.randn(16, 16, dtype=kind) / 4 for _ in range(6))
-    x = torch.randn(32, 16, dtype=kind)
-
-    def loss() -> Tensor:
-        h = x
-        for weight in net:
-            h = torch.fft.fft(h @ weight, norm="ortho")
-            h = h / (1 + h.abs())
-        return h.abs().square().mean()
-
-    return net, loss
 
 
 @model

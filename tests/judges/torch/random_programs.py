@@ -1,12 +1,11 @@
 """Random programs: shared values, views, writes in place, frozen parameters."""
 
 import random
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-KINDS = 24
 
 
 class RandomProgram:
@@ -26,12 +25,13 @@ class RandomProgram:
         self.vectors = [nn.Parameter(torch.randn(self.width) / 9) for _ in range(2)]
         self.table = nn.Parameter(torch.randn(20, self.width))
         self.norm = nn.BatchNorm1d(self.width)
+        self.rows = torch.arange(self.batch)
         self.input = torch.randn(self.batch, self.width)
         for parameter in (*self.weights[1:], self.vectors[1]):
             parameter.requires_grad_(rng.random() > 0.2)
         self.outputs = rng.randint(1, 3)
         self.steps = [
-            (rng.randrange(KINDS), *(rng.random() for _ in range(3)))
+            (rng.randrange(len(KINDS)), *(rng.random() for _ in range(3)))
             for _ in range(rng.randint(10, 70))
         ]
 
@@ -61,61 +61,49 @@ class RandomProgram:
     def step(self, kind: int, x: Tensor, old: Tensor, b: float, c: float) -> Tensor:
         """The value that follows `x`."""
         weight = self.weights[int(b * len(self.weights))]
-        vector = self.vectors[int(c * 2)]
-        half, rows = self.batch // 2, torch.arange(self.batch)
-        match kind:
-            case 0:
-                return x @ weight
-            case 1:
-                return F.linear(x, weight, vector)
-            case 2:
-                return x.tanh()
-            case 3:
-                return F.gelu(x)
-            case 4:
-                return F.dropout(x, 0.2)
-            case 5:
-                return x + old
-            case 6:
-                return x * old.sigmoid()
-            case 7:
-                return self.norm(x)
-            case 8:
-                return F.layer_norm(x, (self.width,), vector)
-            case 9:
-                return (x * 1.5).relu_()
-            case 10:
-                y = x.clone()
-                y[:half] = old[half:] * 0.5
-                return y
-            case 11:
-                left, right = x.chunk(2, 1)
-                return torch.cat([right.sin(), left], 1)
-            case 12:
-                return x.softmax(1) * self.width
-            case 13:
-                return x / (old.square().mean(1, keepdim=True) + 1).sqrt()
-            case 14:
-                return torch.where(old > 0, x, old)
-            case 15:
-                return x + self.table[rows % 20]
-            case 16:
-                y = x.view(self.batch, 4, -1).transpose(1, 2).softmax(-1)
-                return y.transpose(1, 2).reshape(x.shape)
-            case 17:
-                return (x.t() @ old / self.batch)[rows % self.width]
-            case 18:
-                return x.sub(x.mean(0)).div(x.std(0) + 0.1)
-            case 19:
-                return (x + 1).mul_(vector)
-            case 20:
-                return x * vector + vector
-            case 21:
-                return x.cumsum(1) / self.width
-            case 22:
-                parts = [
-                    part.exp() for part in x.clamp(max=1).split(x.shape[1] // 4, 1)
-                ]
-                return torch.cat([parts[0] * parts[1], *parts[1:]], 1)
-            case _:
-                return x[:, 1:].mul(x[:, :-1]).sum(1, keepdim=True).tanh() + x
+        return KINDS[kind](self, x, old, weight, self.vectors[int(c * 2)])
+
+
+def half_replaced(program: RandomProgram, x: Tensor, old: Tensor, *_: Tensor) -> Tensor:
+    y, half = x.clone(), program.batch // 2
+    y[:half] = old[half:] * 0.5
+    return y
+
+
+def softmax_of_parts(program: RandomProgram, x: Tensor, *_: Tensor) -> Tensor:
+    y = x.view(program.batch, 4, -1).transpose(1, 2).softmax(-1)
+    return y.transpose(1, 2).reshape(x.shape)
+
+
+def exponents_of_parts(program: RandomProgram, x: Tensor, *_: Tensor) -> Tensor:
+    parts = [part.exp() for part in x.clamp(max=1).split(x.shape[1] // 4, 1)]
+    return torch.cat([parts[0] * parts[1], *parts[1:]], 1)
+
+
+# Of the program, the latest value, an older one, a matrix and a vector.
+KINDS: list[Callable[..., Tensor]] = [
+    lambda p, x, old, w, v: x @ w,
+    lambda p, x, old, w, v: F.linear(x, w, v),
+    lambda p, x, old, w, v: x.tanh(),
+    lambda p, x, old, w, v: F.gelu(x),
+    lambda p, x, old, w, v: F.dropout(x, 0.2),
+    lambda p, x, old, w, v: x + old,
+    lambda p, x, old, w, v: x * old.sigmoid(),
+    lambda p, x, old, w, v: p.norm(x),
+    lambda p, x, old, w, v: F.layer_norm(x, (p.width,), v),
+    lambda p, x, old, w, v: (x * 1.5).relu_(),
+    half_replaced,
+    lambda p, x, old, w, v: torch.cat([x.chunk(2, 1)[1].sin(), x.chunk(2, 1)[0]], 1),
+    lambda p, x, old, w, v: x.softmax(1) * p.width,
+    lambda p, x, old, w, v: x / (old.square().mean(1, keepdim=True) + 1).sqrt(),
+    lambda p, x, old, w, v: torch.where(old > 0, x, old),
+    lambda p, x, old, w, v: x + p.table[p.rows % 20],
+    softmax_of_parts,
+    lambda p, x, old, w, v: (x.t() @ old / p.batch)[p.rows % p.width],
+    lambda p, x, old, w, v: x.sub(x.mean(0)).div(x.std(0) + 0.1),
+    lambda p, x, old, w, v: (x + 1).mul_(v),
+    lambda p, x, old, w, v: x * v + v,
+    lambda p, x, old, w, v: x.cumsum(1) / p.width,
+    exponents_of_parts,
+    lambda p, x, old, w, v: x[:, 1:].mul(x[:, :-1]).sum(1, keepdim=True).tanh() + x,
+]

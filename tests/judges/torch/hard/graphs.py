@@ -8,10 +8,11 @@ from torch import Tensor
 
 from tests.judges.torch.hard.table import (
     Under,
+    of,
     parameter,
     program,
     with_grads,
-)  # fmt: skip
+)
 
 
 class Cubed(torch.autograd.Function):
@@ -30,15 +31,12 @@ class Cubed(torch.autograd.Function):
         return grad * 3 * ctx.scale**3 * x * x, None
 
 
-@program
-def custom_functions(under: Under) -> list[Tensor]:
-    w = parameter(8, 8)
-    with under():
-        h = torch.randn(4, 8)
-        for k in range(8):
-            h = torch.tanh(Cubed.apply(h @ w, 0.5 + 0.1 * k))  # type: ignore[operator]
-        loss = h.square().sum()
-    return with_grads(loss, w)
+@of(8, 8)
+def custom_functions(w: Tensor) -> Tensor:
+    h = torch.randn(4, 8)
+    for k in range(8):
+        h = torch.tanh(Cubed.apply(h @ w, 0.5 + 0.1 * k))  # type: ignore[operator]
+    return h.square().sum()
 
 
 @program
@@ -54,18 +52,15 @@ def inner_gradient(under: Under) -> list[Tensor]:
     return with_grads(loss, w)
 
 
-@program
-def inner_gradient_first_order(under: Under) -> list[Tensor]:
-    w = parameter(8, 8)
+@of(8, 8)
+def inner_gradient_first_order(w: Tensor) -> Tensor:
     x = torch.randn(4, 8)
-    with under():
-        fast = w
-        for _ in range(3):
-            inner = torch.tanh(x @ fast).square().sum()
-            (grad,) = torch.autograd.grad(inner, fast)
-            fast = fast - 0.1 * grad
-        loss = torch.sin(x @ fast).sum()
-    return with_grads(loss, w)
+    fast = w
+    for _ in range(3):
+        inner = torch.tanh(x @ fast).square().sum()
+        (grad,) = torch.autograd.grad(inner, fast)
+        fast = fast - 0.1 * grad
+    return torch.sin(x @ fast).sum()
 
 
 @program

@@ -6,29 +6,13 @@ from torch import Tensor, nn
 
 from tests.judges.torch.hard.table import (
     Under,
+    of,
     parameter,
     program,
     results,
     squared,
     trained,
-    with_grads,
-)  # fmt: skip
-
-
-@program
-def deep_mlp(under: Under) -> list[Tensor]:
-    model = nn.Sequential(
-        *[m for _ in range(16) for m in (nn.Linear(24, 24), nn.Tanh())]
-    )
-    return squared(under, model, torch.randn(16, 24))
-
-
-@program
-def dropout_everywhere(under: Under) -> list[Tensor]:
-    model = nn.Sequential(
-        *[m for _ in range(10) for m in (nn.Linear(24, 24), nn.ReLU(), nn.Dropout(0.3))]
-    )
-    return squared(under, model, torch.randn(16, 24))
+)
 
 
 @program
@@ -44,21 +28,6 @@ def in_place_activations(under: Under) -> list[Tensor]:
 
 
 @program
-def batch_norm(under: Under) -> list[Tensor]:
-    model = nn.Sequential(
-        *[
-            m
-            for _ in range(5)
-            for m in (nn.Linear(12, 12), nn.BatchNorm1d(12), nn.ReLU())
-        ]
-    )
-    x = torch.randn(9, 12)
-    with under():
-        loss = model(x).square().sum() + model(0.5 * x).sum()
-    return trained(loss, model)
-
-
-@program
 def batch_norm_in_place_residual(under: Under) -> list[Tensor]:
     convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(5))
     norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(5))
@@ -69,21 +38,6 @@ def batch_norm_in_place_residual(under: Under) -> list[Tensor]:
             h = F.relu_(norm(conv(h)).add_(h))
         loss = F.adaptive_avg_pool2d(h, 1).square().sum()
     return trained(loss, convs, norms)
-
-
-@program
-def spectral_norm(under: Under) -> list[Tensor]:
-    model = nn.Sequential(
-        *[
-            m
-            for _ in range(4)
-            for m in (
-                nn.utils.parametrizations.spectral_norm(nn.Linear(10, 10)),
-                nn.Tanh(),
-            )
-        ]
-    )
-    return squared(under, model, torch.randn(6, 10))
 
 
 @program
@@ -134,45 +88,15 @@ def lstm_cells(under: Under) -> list[Tensor]:
     return trained(loss, cell)
 
 
-@program
-def packed_gru(under: Under) -> list[Tensor]:
-    model = nn.GRU(4, 5, batch_first=True)
-    x = torch.randn(3, 8, 4)
-    packed = nn.utils.rnn.pack_padded_sequence(x, [8, 5, 2], batch_first=True)
-    with under():
-        out, h = model(packed)
-        loss = out.data.square().sum() + h.sum()
-    return trained(loss, model)
-
-
-@program
-def attention(under: Under) -> list[Tensor]:
-    layers = nn.ModuleList(
-        nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True)
-        for _ in range(3)
-    )
-    x = torch.randn(2, 6, 16)
-    mask = nn.Transformer.generate_square_subsequent_mask(6)
-    with under():
-        h = x
-        for layer in layers:
-            h = layer(h, src_mask=mask)
-        loss = h.square().sum()
-    return trained(loss, layers)
-
-
-@program
-def scaled_dot_product(under: Under) -> list[Tensor]:
-    w = parameter(12, 36)
-    with under():
-        h = torch.randn(2, 5, 12)
-        for k in range(4):
-            q, key, v = (h @ w).unflatten(-1, (3, 2, 6)).permute(2, 0, 3, 1, 4)
-            p = 0.2 if k % 2 else 0.0
-            h = F.scaled_dot_product_attention(q, key, v, is_causal=True, dropout_p=p)
-            h = h.transpose(1, 2).flatten(2)
-        loss = h.square().sum()
-    return with_grads(loss, w)
+@of(12, 36)
+def scaled_dot_product(w: Tensor) -> Tensor:
+    h = torch.randn(2, 5, 12)
+    for k in range(4):
+        q, key, v = (h @ w).unflatten(-1, (3, 2, 6)).permute(2, 0, 3, 1, 4)
+        p = 0.2 if k % 2 else 0.0
+        h = F.scaled_dot_product_attention(q, key, v, is_causal=True, dropout_p=p)
+        h = h.transpose(1, 2).flatten(2)
+    return h.square().sum()
 
 
 @program
@@ -206,22 +130,6 @@ def convolutions(under: Under) -> list[Tensor]:
     )  # fmt: skip
     x = torch.randn(2, 3, 16, 16).to(memory_format=torch.channels_last)
     return squared(under, model, x)
-
-
-@program
-def unet_skips(under: Under) -> list[Tensor]:
-    down = nn.ModuleList(nn.Linear(10, 10) for _ in range(6))
-    up = nn.ModuleList(nn.Linear(20, 10) for _ in range(6))
-    x = torch.randn(4, 10)
-    with under():
-        h, skips = x, []
-        for layer in down:
-            h = torch.tanh(layer(h))
-            skips.append(h)
-        for layer in up:
-            h = torch.tanh(layer(torch.cat([h, skips.pop()], dim=1)))
-        loss = h.square().sum()
-    return trained(loss, down, up)
 
 
 @program

@@ -27,6 +27,22 @@ def program(function: Program) -> Program:
     return alone
 
 
+def of(*shape: int) -> Callable[[Callable[[Tensor], Tensor]], Program]:
+    """A program whose whole body is under: the loss of one parameter of this shape."""
+
+    def register(loss_of: Callable[[Tensor], Tensor]) -> Program:
+        @functools.wraps(loss_of)
+        def whole(under: Under) -> list[Tensor]:
+            w = parameter(*shape)
+            with under():
+                loss = loss_of(w)
+            return with_grads(loss, w)
+
+        return program(whole)
+
+    return register
+
+
 def results(*models: nn.Module, extra: tuple[Tensor, ...] = ()) -> list[Tensor]:
     found: list[Tensor] = []
     for model in models:

@@ -8,108 +8,90 @@ from torch import Tensor
 
 from tests.judges.torch.hard.table import (
     Under,
+    of,
     parameter,
     program,
     with_grads,
-)  # fmt: skip
+)
 
 
-@program
-def slice_writes(under: Under) -> list[Tensor]:
-    w, x = parameter(6, 6), torch.randn(5, 6)
-    with under():
-        rows = torch.zeros(12, 5, 6)
-        h = x
-        for k in range(12):
-            h = torch.sigmoid(h @ w)
-            rows[k] = h
-        rows[3:5] *= 2
-        loss = rows.square().sum()
-    return with_grads(loss, w)
+@of(6, 6)
+def slice_writes(w: Tensor) -> Tensor:
+    x = torch.randn(5, 6)
+    rows = torch.zeros(12, 5, 6)
+    h = x
+    for k in range(12):
+        h = torch.sigmoid(h @ w)
+        rows[k] = h
+    rows[3:5] *= 2
+    return rows.square().sum()
 
 
-@program
-def in_place_on_a_loop_state(under: Under) -> list[Tensor]:
-    w = parameter(8, 8)
-    with under():
-        state = torch.ones(4, 8) * w[0]
-        total = torch.zeros(())
-        for _ in range(15):
-            update = torch.tanh(state @ w)
-            state = state.clone()
-            state.add_(update, alpha=0.1)
-            state[:, ::2] *= 0.9
-            total = total + state.sin().sum()
-    return with_grads(total, w)
+@of(8, 8)
+def in_place_on_a_loop_state(w: Tensor) -> Tensor:
+    state = torch.ones(4, 8) * w[0]
+    total = torch.zeros(())
+    for _ in range(15):
+        update = torch.tanh(state @ w)
+        state = state.clone()
+        state.add_(update, alpha=0.1)
+        state[:, ::2] *= 0.9
+        total = total + state.sin().sum()
+    return total
 
 
-@program
-def views_and_strides(under: Under) -> list[Tensor]:
-    w = parameter(8, 12)
-    with under():
-        h = w
-        for _ in range(6):
-            a, b, c = h.chunk(3, dim=1)
-            h = torch.cat([a.sin() * b, b.T.reshape(8, 4).exp() * c, c - a], dim=1)
-            h = h.as_strided((8, 12), (1, 8)).contiguous() * 0.3
-            h = h.unflatten(1, (3, 4)).permute(1, 0, 2).flip(0).reshape(8, 12)
-        loss = h.diagonal().square().sum() + h.unfold(1, 4, 2).cos().sum()
-    return with_grads(loss, w)
+@of(8, 12)
+def views_and_strides(w: Tensor) -> Tensor:
+    h = w
+    for _ in range(6):
+        a, b, c = h.chunk(3, dim=1)
+        h = torch.cat([a.sin() * b, b.T.reshape(8, 4).exp() * c, c - a], dim=1)
+        h = h.as_strided((8, 12), (1, 8)).contiguous() * 0.3
+        h = h.unflatten(1, (3, 4)).permute(1, 0, 2).flip(0).reshape(8, 12)
+    return h.diagonal().square().sum() + h.unfold(1, 4, 2).cos().sum()
 
 
-@program
-def views_of_one_storage_written_in_turn(under: Under) -> list[Tensor]:
-    w = parameter(10)
-    with under():
-        base = torch.zeros(40)
+@of(10)
+def views_of_one_storage_written_in_turn(w: Tensor) -> Tensor:
+    base = torch.zeros(40)
+    left, right = base[:20], base[20:]
+    for k in range(4):
+        left[5 * k : 5 * k + 5] = torch.sin(w[:5] * (k + 1))
+        right[5 * k : 5 * k + 5] = torch.cos(w[5:] * (k + 1))
+        base = base.clone()
         left, right = base[:20], base[20:]
-        for k in range(4):
-            left[5 * k : 5 * k + 5] = torch.sin(w[:5] * (k + 1))
-            right[5 * k : 5 * k + 5] = torch.cos(w[5:] * (k + 1))
-            base = base.clone()
-            left, right = base[:20], base[20:]
-        loss = (left * right).square().sum()
-    return with_grads(loss, w)
+    return (left * right).square().sum()
 
 
-@program
-def metadata_in_place(under: Under) -> list[Tensor]:
-    w = parameter(6, 4)
-    with under():
-        h = w.sin()
-        h.t_()
-        h = (h.exp() + 1).unsqueeze_(0).transpose_(0, 2)
-        h = (h * h).squeeze_()
-        loss = (h @ w.T.tanh()).square().sum()
-    return with_grads(loss, w)
+@of(6, 4)
+def metadata_in_place(w: Tensor) -> Tensor:
+    h = w.sin()
+    h.t_()
+    h = (h.exp() + 1).unsqueeze_(0).transpose_(0, 2)
+    h = (h * h).squeeze_()
+    return (h @ w.T.tanh()).square().sum()
 
 
-@program
-def data_dependent_branches(under: Under) -> list[Tensor]:
-    w = parameter(8, 8)
+@of(8, 8)
+def data_dependent_branches(w: Tensor) -> Tensor:
     x = torch.randn(4, 8)
-    with under():
-        h, turns = x, 0
-        while h.abs().sum().item() < 60 and turns < 40:
-            h = torch.tanh(h @ w) + x
-            h = h * 1.2 if h.mean() > 0 else h.sin() + h
-            turns += 1
-        loss = h[h > 0].square().sum() + h.flatten()[h.flatten().nonzero()[:3]].sum()
-    return with_grads(loss, w)
+    h, turns = x, 0
+    while h.abs().sum().item() < 60 and turns < 40:
+        h = torch.tanh(h @ w) + x
+        h = h * 1.2 if h.mean() > 0 else h.sin() + h
+        turns += 1
+    return h[h > 0].square().sum() + h.flatten()[h.flatten().nonzero()[:3]].sum()
 
 
-@program
-def python_random_and_counter(under: Under) -> list[Tensor]:
-    w = parameter(8, 8)
+@of(8, 8)
+def python_random_and_counter(w: Tensor) -> Tensor:
     x, count = torch.randn(4, 8), 0
-    with under():
-        h = x
-        for _ in range(12):
-            count += 1
-            h = torch.tanh(h @ w) if random.random() < 0.5 else torch.sin(h @ w)
-            h = h * (1 + 0.01 * count)
-        loss = h.square().sum()
-    return with_grads(loss, w)
+    h = x
+    for _ in range(12):
+        count += 1
+        h = torch.tanh(h @ w) if random.random() < 0.5 else torch.sin(h @ w)
+        h = h * (1 + 0.01 * count)
+    return h.square().sum()
 
 
 @program
@@ -125,22 +107,19 @@ def explicit_generator(under: Under) -> list[Tensor]:
     return [*with_grads(loss, w), generator.get_state()]
 
 
-@program
-def many_distributions(under: Under) -> list[Tensor]:
-    w = parameter(6, 6)
-    with under():
-        h = torch.rand(5, 6) @ w
-        for _ in range(4):
-            h = F.rrelu(h @ w, training=True)
-            h = F.gumbel_softmax(h, tau=0.7)
-            h = h * torch.bernoulli(torch.full((5, 6), 0.7)) + torch.randn_like(h)
-            h = F.alpha_dropout(h, 0.2, training=True)
-            h = h[torch.randperm(5)]
-            h = h + torch.distributions.Normal(h, 1.0).rsample()
-            picked = torch.multinomial(F.softmax(h, -1), 2)
-            h = h + h.gather(1, picked).mean()
-        loss = h.square().sum()
-    return with_grads(loss, w)
+@of(6, 6)
+def many_distributions(w: Tensor) -> Tensor:
+    h = torch.rand(5, 6) @ w
+    for _ in range(4):
+        h = F.rrelu(h @ w, training=True)
+        h = F.gumbel_softmax(h, tau=0.7)
+        h = h * torch.bernoulli(torch.full((5, 6), 0.7)) + torch.randn_like(h)
+        h = F.alpha_dropout(h, 0.2, training=True)
+        h = h[torch.randperm(5)]
+        h = h + torch.distributions.Normal(h, 1.0).rsample()
+        picked = torch.multinomial(F.softmax(h, -1), 2)
+        h = h + h.gather(1, picked).mean()
+    return h.square().sum()
 
 
 @program
@@ -174,57 +153,33 @@ def in_place_on_the_input(under: Under) -> list[Tensor]:
         return [x.clone()]
 
 
-@program
-def data_written_through(under: Under) -> list[Tensor]:
-    w = parameter(6, 6)
-    with under():
-        h = torch.randn(3, 6) @ w
-        h.data.mul_(0.5)
-        for _ in range(4):
-            h = torch.tanh(h @ w)
-        loss = h.square().sum()
-    return with_grads(loss, w)
+@of(6, 6)
+def data_written_through(w: Tensor) -> Tensor:
+    h = torch.randn(3, 6) @ w
+    h.data.mul_(0.5)
+    for _ in range(4):
+        h = torch.tanh(h @ w)
+    return h.square().sum()
 
 
-@program
-def complex_numbers(under: Under) -> list[Tensor]:
-    w = parameter(8, 8)
-    with under():
-        z = torch.fft.fft(torch.randn(3, 8) @ w)
-        for _ in range(3):
-            z = torch.fft.ifft(z * z.conj().resolve_conj() + z.conj() * 0.1)
-            z = z @ torch.complex(w, -w).mH + z.conj().imag.neg()
-        loss = torch.view_as_real(z).square().sum() + z.abs().sum()
-    return with_grads(loss, w)
+@of(8, 8)
+def complex_numbers(w: Tensor) -> Tensor:
+    z = torch.fft.fft(torch.randn(3, 8) @ w)
+    for _ in range(3):
+        z = torch.fft.ifft(z * z.conj().resolve_conj() + z.conj() * 0.1)
+        z = z @ torch.complex(w, -w).mH + z.conj().imag.neg()
+    return torch.view_as_real(z).square().sum() + z.abs().sum()
 
 
-@program
-def linear_algebra(under: Under) -> list[Tensor]:
-    w = parameter(5, 5)
-    with under():
-        a = w @ w.T + 2 * torch.eye(5)
-        chol = torch.linalg.cholesky(a)
-        inverse = torch.linalg.solve(a, torch.eye(5))
-        values, vectors = torch.linalg.eigh(a)
-        u, s, _ = torch.linalg.svd(a + 0.1 * inverse)
-        loss = chol.sum() + inverse.sin().sum() + values.log().sum()
-        loss = loss + (vectors * s).abs().sum() + torch.linalg.det(a) + u.abs().sum()
-    return with_grads(loss, w)
-
-
-@program
-def resized_buffers(under: Under) -> list[Tensor]:
-    w = parameter(6)
-    with under():
-        out = torch.empty(0)
-        h = w
-        for k in range(4):
-            torch.sin(h.detach() * (k + 1), out=out)
-            scratch = torch.zeros(2)
-            scratch.resize_(6).zero_().add_(out)
-            h = h * scratch + w.cos()
-        loss = h.square().sum()
-    return with_grads(loss, w)
+@of(5, 5)
+def linear_algebra(w: Tensor) -> Tensor:
+    a = w @ w.T + 2 * torch.eye(5)
+    chol = torch.linalg.cholesky(a)
+    inverse = torch.linalg.solve(a, torch.eye(5))
+    values, vectors = torch.linalg.eigh(a)
+    u, s, _ = torch.linalg.svd(a + 0.1 * inverse)
+    loss = chol.sum() + inverse.sin().sum() + values.log().sum()
+    return loss + (vectors * s).abs().sum() + torch.linalg.det(a) + u.abs().sum()
 
 
 @program
@@ -242,15 +197,12 @@ def foreach_operators(under: Under) -> list[Tensor]:
     return with_grads(loss, *ws)
 
 
-@program
-def additive_chain_that_saves_nothing(under: Under) -> list[Tensor]:
-    w = parameter(6, 6)
-    with under():
-        total = torch.zeros(3, 6)
-        for k in range(30):
-            total = total + 0.1 * k * w[:3]
-        loss = total.sin().sum()
-        for k in range(10):
-            total = total + torch.sin(w[3:] * k)
-        loss = loss + total.cos().sum()
-    return with_grads(loss, w)
+@of(6, 6)
+def additive_chain_that_saves_nothing(w: Tensor) -> Tensor:
+    total = torch.zeros(3, 6)
+    for k in range(30):
+        total = total + 0.1 * k * w[:3]
+    loss = total.sin().sum()
+    for k in range(10):
+        total = total + torch.sin(w[3:] * k)
+    return loss + total.cos().sum()
