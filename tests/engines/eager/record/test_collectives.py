@@ -1,15 +1,22 @@
 """Programs of several processes: the same gradients to the bit, and no more talk."""
 
-import contextlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
 from retape import BudgetError, UnsupportedError
 from retape.engines.eager.trace._operator_traits import traits_of
+from retape.torch import recompute
 from tests.engines.eager.support import parallel_programs
 from tests.engines.eager.support.collective_programs import programs
 from tests.engines.eager.support.processes import run_in_turn, run_processes
@@ -22,8 +29,6 @@ SEVERAL = {
 
 
 def _gradients(make: Any, under: Any) -> list[Any]:
-    from torch.distributed.tensor import DTensor
-
     params, forward = make()
     with under:
         loss = forward()
@@ -44,11 +49,9 @@ def _same(one: list[Any], other: list[Any]) -> bool:
 
 def _least(make: Any) -> int:
     """The least budget of the process that needs most."""
-    import torch.distributed as dist
-
     _, forward = make()
     try:
-        with retape.torch.recompute(memory=100):
+        with recompute(memory=100):
             kept = forward()
     except BudgetError as error:
         least = torch.tensor([error.least])
@@ -62,12 +65,12 @@ def _wrong_in(name: str, accelerated: bool = False) -> list[str]:
     """The budgets and runs in which a program is not as it is without a budget."""
     wrong: list[str] = []
     make = programs[name]
-    plain = _gradients(make, contextlib.nullcontext())
+    plain = _gradients(make, nullcontext())
     retape.torch.accelerate(accelerated)
     budget = {"memory": _least(make)}
     ways = [{"snapshots": 2, "stage": 4}, *[budget] * 4, {"memory": "1GB"}]
     for run, limits in enumerate(ways):
-        under = retape.torch.recompute(**limits)
+        under = recompute(**limits)
         if not _same(plain, _gradients(make, under)):
             wrong.append(f"{name}, run {run}: other gradients")
         if limits is budget and under.report.peak_bytes > budget["memory"]:
@@ -85,8 +88,6 @@ def _all_programs(accelerated: bool) -> list[str]:
 @pytest.fixture
 def alone() -> Iterator[None]:
     """A group of this process: its collectives are called, and nobody answers."""
-    import torch.distributed as dist
-
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -100,85 +101,45 @@ def test_collectives_of_a_process_alone_are_exact(name: str) -> None:
     assert _wrong_in(name) == []
 
 
-@pytest.fixture(scope="module")
-def in_two(compiled: None) -> Any:
-    """What two processes found, which do all jobs one after the other."""
-    return run_in_turn(
-        2,
-        programs=(_all_programs, (True,)),
-        talk=(_talk_in_the_backward, ()),
-        regions=(_checkpointed, ()),
-        refusal=(_loop_refusal, ()),
-        trainings=(_all_trainings, ()),
-        buckets=(_buckets, ()),
-    )
+class Counting(TorchDispatchMode):
+    """Counts collectives."""
+
+    count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += "c10d" in func.namespace
+        return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.slow
-def test_collectives_in_every_form_are_exact(in_two: Any) -> None:
-    for wrong in in_two["programs"]:
-        assert wrong == []
-
-
-@pytest.mark.slow
-def test_collectives_of_four_processes_are_exact() -> None:
-    for wrong in run_processes(_all_programs, 4, False):
-        assert wrong == []
-
-
-def _talk_in_the_backward() -> list[tuple[int, int]]:
-    """By program, the collectives of a plain backward and of one that recomputes."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Counting(TorchDispatchMode):
-        count = 0
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.count += "c10d" in func.namespace
-            return func(*args, **(kwargs or {}))
-
-    found = []
+def _talk_in_the_backward() -> list[str]:
+    """Programs whose backward has other collectives if it recomputes."""
+    wrong, counts = [], list[int]()
     for name in ("in_place_sum", "sequence_parallel_by_hand", "functional_sum"):
-        counts = []
-        for under in (
-            contextlib.nullcontext(),
-            retape.torch.recompute(snapshots=1, stage=10**6),
-        ):
+        for under in (nullcontext(), recompute(snapshots=1, stage=10**6)):
             _, forward = programs[name]()
             with under:
                 loss = forward()
             with Counting() as counting:
                 loss.backward()
             counts.append(counting.count)
-        found.append(tuple(counts))
-    return found
+        if counts[-1] != counts[-2]:
+            wrong.append(f"{name}: {counts[-1]} collectives, {counts[-2]} without us")
+    # Those that the backward of a program has itself are counted.
+    return wrong if counts[2] else [*wrong, "none was counted"]
 
 
-@pytest.mark.slow
-def test_what_is_recomputed_repeats_no_collective(in_two: Any) -> None:
-    for found in in_two["talk"]:
-        assert [again == plain for plain, again in found] == [True] * 3
-        assert found[1][0] > 0  # its own collectives are counted
-
-
-def _checkpointed() -> list[bool]:
-    found = []
-    for name in ("tensor_parallel", "sequence_parallel_with_norms", "autograd_gather"):
-        plain = _gradients(programs[name], contextlib.nullcontext())
+def _checkpointed() -> list[str]:
+    wrong = []
+    for name in ("in_place_sum", "sequence_parallel_with_norms", "autograd_gather"):
+        plain = _gradients(programs[name], nullcontext())
         params, forward = programs[name]()
         retape.torch.checkpoint(forward).backward()
         again = [plain[0], *[p.grad for p in params]]
         whole = [getattr(g, "full_tensor", lambda g=g: g)() for g in again]
-        found.append(_same(plain, whole))
-    return found
-
-
-@pytest.mark.slow
-def test_regions_of_tensor_parallel_layers_are_exact(in_two: Any) -> None:
-    for found in in_two["regions"]:
-        assert found == [True] * 3
+        wrong += [] if _same(plain, whole) else [f"{name}: other gradients"]
+    return wrong
 
 
 def _all_trainings() -> list[str]:
@@ -187,7 +148,7 @@ def _all_trainings() -> list[str]:
 
     wrong: list[str] = []
     for name, train in trainings.items():
-        plain = train(contextlib.nullcontext)
+        plain = train(nullcontext)
         probe = Block(1)
         train(probe)
         for memory in (probe.least, 2 * probe.least, 10**9):
@@ -197,67 +158,92 @@ def _all_trainings() -> list[str]:
             if block.peak > memory:
                 wrong.append(f"{name} in {memory}: {block.peak} bytes")
             # A whole schedule is over, backwards and all, before it would have to.
-            again = block.recomputed or name == "whole_pipeline"
+            again = block.recomputed or name == "whole pipeline"
             if memory == probe.least and not again:
                 wrong.append(f"{name}: nothing was run again")
     return wrong
 
 
-@pytest.mark.slow
-def test_pipelines_and_replicas_are_exact_in_budgets(in_two: Any) -> None:
-    for wrong in in_two["trainings"]:
-        assert wrong == []
-
-
-def _buckets() -> list[tuple[int, int]]:
-    """In each step of replicas, the steps recorded and the bytes that they took."""
-    from torch.nn.parallel import DistributedDataParallel
-
+def _buckets() -> list[str]:
+    """PyTorch makes them anew in the second forward: as many bytes as gradients."""
     torch.manual_seed(0)
     wide = [torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh())] * 6
     model = DistributedDataParallel(torch.nn.Sequential(*wide))
     found = []
     for _ in range(3):
-        with retape.torch.recompute(memory="1GB") as run:
+        with recompute(memory="1GB") as run:
             loss = model(torch.ones(1, 64)).sum()
         loss.backward()
         found.append((run.report.steps, run.report.peak_bytes))
-    return found
-
-
-@pytest.mark.slow
-def test_the_buckets_of_replicas_are_none_of_the_program(in_two: Any) -> None:
-    """PyTorch makes them anew in the second forward: as many bytes as gradients."""
-    for found in in_two["buckets"]:
-        assert found[0] == found[1] == found[2]
-
-
-@pytest.mark.slow
-def test_a_loop_refuses_collectives_by_name(in_two: Any) -> None:
-    for found in in_two["refusal"]:
-        assert found[0].startswith("`c10d.allreduce_.default` talks to other processes")
+    return [] if len(set(found)) == 1 else [f"steps and bytes: {found}"]
 
 
 def _loop_refusal() -> list[str]:
-    import torch.distributed as dist
-
     with pytest.raises(UnsupportedError) as caught:
-        with retape.torch.recompute(memory="1MB", mode="loop"):
+        with recompute(memory="1MB", mode="loop"):
             dist.all_reduce(torch.ones(3))
-    return [str(caught.value)]
+    named = "`c10d.allreduce_.default` talks to other processes"
+    return [] if str(caught.value).startswith(named) else [str(caught.value)]
+
+
+JOBS: dict[str, tuple[Callable[..., list[str]], tuple[Any, ...]]] = {
+    "programs": (_all_programs, (True,)),
+    "what is recomputed repeats no collective": (_talk_in_the_backward, ()),
+    "regions": (_checkpointed, ()),
+    "a loop refuses by name": (_loop_refusal, ()),
+    "pipelines and replicas": (_all_trainings, ()),
+    "buckets of replicas are none of the program": (_buckets, ()),
+}
+
+
+@pytest.fixture(scope="module")
+def in_two(compiled: None) -> Any:
+    """What is wrong in two processes, which do all jobs one after the other."""
+    return run_in_turn(2, **JOBS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", JOBS)
+def test_two_processes_find_nothing_wrong(job: str, in_two: Any) -> None:
+    assert in_two[job] == [[], []]
+
+
+@pytest.mark.slow
+def test_collectives_of_four_processes_are_exact() -> None:
+    assert run_processes(_all_programs, 4, False) == [[]] * 4
+
+
+def forward(held_for: float) -> torch.Tensor:
+    """As with gloo's threads: what was read is held after the collective has ended."""
+    h = torch.ones(64, 16, requires_grad=True)
+    for _ in range(3):
+        h = torch.sin(h)
+        read = [torch.cos(h.detach()) for _ in range(4)]
+        for each in read:
+            h = h * functional.all_reduce(each, "sum", dist.group.WORLD)
+        if held_for:
+            threading.Timer(held_for, read.clear).start()
+        del read, each
+    return h.sum()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_budget_is_not_refused_for_what_a_slow_thread_holds() -> None:
+    """Bytes that sending threads hold a moment too long are waited for."""
+    least = _least(lambda: (None, lambda: forward(0.0)))
+    with recompute(memory=least) as run:
+        loss = forward(held_for=0.3)
+    loss.backward()
+    assert run.report.peak_bytes <= least
 
 
 def test_writes_into_the_memory_of_other_processes_are_refused() -> None:
-    import torch.distributed  # registers the operators
-
     with pytest.raises(UnsupportedError, match="symmetric memory"):
         traits_of(torch.ops.symm_mem.two_shot_all_reduce_.default)
 
 
 def test_every_collective_that_fills_its_arguments_is_in_the_table() -> None:
     """Schemas do not say what is written: their names and arguments do."""
-    import torch.distributed
-
     reads_only = ("wait", "barrier", "send", "check", "_wrap", "get_process_group")
     for schema in torch._C._jit_get_all_schemas():
         space, name = schema.name.split("::")
@@ -269,8 +255,6 @@ def test_every_collective_that_fills_its_arguments_is_in_the_table() -> None:
 
 
 def test_what_waits_makes_nothing() -> None:
-    import torch.distributed._functional_collectives
-
     names = {each.name for each in torch._C._jit_get_all_schemas()}
     waits = [each for each in names if each.startswith("_c10d_functional::wait")]
     assert waits

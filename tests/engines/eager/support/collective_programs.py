@@ -47,32 +47,90 @@ def layered(talk: Callable[[Tensor], Tensor]) -> Any:
     return layers, forward
 
 
-class Sum(torch.autograd.Function):
+# Collectives, and functions of one's own that have them in both directions.
+
+
+def own(forward: Callable[[Any], Any], backward: Callable[[Any], Any]) -> Any:
+    """A function of one tensor, by what it does and what its backward does."""
+
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return backward(g)
+
+    return Own.apply
+
+
+def summed(x: Tensor) -> Tensor:
+    x = x.contiguous().clone()
+    dist.all_reduce(x)
+    return x
+
+
+def gathered(x: Tensor) -> Tensor:
+    """Rows of all processes, by the collective that fills one tensor."""
+    out = x.new_empty(x.shape[0] * dist.get_world_size(), *x.shape[1:])
+    dist.all_gather_into_tensor(out, x.contiguous())
+    return out
+
+
+def listed(x: Tensor) -> Tensor:
+    """The same, by the collective that fills a list."""
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x.contiguous())
+    return torch.cat(parts)
+
+
+def scattered(x: Tensor) -> Tensor:
+    """A sum over processes of which each one has its rows."""
+    out = x.new_empty(x.shape[0] // dist.get_world_size(), *x.shape[1:])
+    dist.reduce_scatter_tensor(out, x.contiguous())
+    return out
+
+
+def shift(x: Tensor, out: Tensor, by: int) -> Tensor:
+    """What the process before has in a ring, or the one after."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    operations = [
+        dist.P2POp(dist.isend, x.contiguous(), (rank + by) % world),
+        dist.P2POp(dist.irecv, out, (rank - by) % world),
+    ]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    return out
+
+
+def exchange(x: Tensor, out: list[int], given: list[int]) -> Tensor:
+    """Rows for each process, given away and received."""
+
+    def swap(x: Tensor, out: list[int], given: list[int]) -> Tensor:
+        received = x.new_empty(sum(out), *x.shape[1:])
+        dist.all_to_all_single(received, x.contiguous(), out, given)
+        return received
+
+    return own(lambda x: swap(x, out, given), lambda g: swap(g, given, out))(x)
+
+
+def sum_here(x: Tensor) -> Tensor:
     """Megatron's `g`: a sum over processes, whose derivative is one."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        x = x.clone()
-        dist.all_reduce(x)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g
+    return own(summed, lambda g: g)(x)
 
 
-class Spread(torch.autograd.Function):
+def spread(x: Tensor) -> Tensor:
     """Megatron's `f`: nothing forwards, a sum over processes backwards."""
+    return own(lambda x: x.view_as(x), summed)(x)
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.view_as(x)
 
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        g = g.contiguous().clone()
-        dist.all_reduce(g)
-        return g
+def gather(x: Tensor) -> Tensor:
+    return own(gathered, scattered)(x)
+
+
+def scatter(x: Tensor) -> Tensor:
+    return own(scattered, gathered)(x)
 
 
 class Late(torch.autograd.Function):
@@ -93,76 +151,9 @@ class Late(torch.autograd.Function):
         return g * torch.tanh(x), more * (2 * other - torch.sin(other))
 
 
-class Gather(torch.autograd.Function):
-    """Rows of all processes, by the collective that fills one tensor."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = x.new_empty(x.shape[0] * dist.get_world_size(), *x.shape[1:])
-        dist.all_gather_into_tensor(out, x.contiguous())
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        rows = g.shape[0] // dist.get_world_size()
-        out = g.new_empty(rows, *g.shape[1:])
-        dist.reduce_scatter_tensor(out, g.contiguous())
-        return out
-
-
-class GatherList(torch.autograd.Function):
-    """The same, by the collective that fills a list."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, x.contiguous())
-        return torch.cat(parts)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        g = g.clone()
-        dist.all_reduce(g)
-        return g.chunk(dist.get_world_size())[dist.get_rank()]
-
-
-class Scatter(torch.autograd.Function):
-    """A sum over processes of which each one has its rows."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = x.new_empty(x.shape[0] // dist.get_world_size(), *x.shape[1:])
-        dist.reduce_scatter_tensor(out, x.contiguous())
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        out = g.new_empty(g.shape[0] * dist.get_world_size(), *g.shape[1:])
-        dist.all_gather_into_tensor(out, g.contiguous())
-        return out
-
-
-class Exchange(torch.autograd.Function):
-    """Rows for each process, given away and received."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, out: list[int], given: list[int]) -> Tensor:
-        ctx.splits = given, out
-        received = x.new_empty(sum(out), *x.shape[1:])
-        dist.all_to_all_single(received, x.contiguous(), out, given)
-        return received
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
-        given, out = ctx.splits
-        back = g.new_empty(sum(given), *g.shape[1:])
-        dist.all_to_all_single(back, g.contiguous(), given, out)
-        return back, None, None
-
-
 @program
 def in_place_sum() -> Any:
-    return layered(lambda h: Sum.apply(h))
+    return layered(sum_here)
 
 
 @program
@@ -172,7 +163,7 @@ def column_and_row_parallel_by_hand() -> Any:
     def forward() -> Tensor:
         h = x
         for a, b in zip(up, down, strict=True):
-            h = h + Sum.apply(torch.relu(Spread.apply(h) @ a) @ b)
+            h = h + sum_here(torch.relu(spread(h) @ a) @ b)
         return h.square().sum()
 
     return [*up, *down], forward
@@ -180,49 +171,41 @@ def column_and_row_parallel_by_hand() -> Any:
 
 @program
 def sum_that_is_waited_for_later() -> Any:
-    layers, x = weights(), tokens()
+    def talk(h: Tensor) -> Tensor:
+        total, more = Late.apply(h, h.cos() * 0.3)
+        return total * more
 
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            summed, more = Late.apply(torch.sin(h @ w), h * 0.3)
-            h = torch.tanh(summed * more)
-        return h.square().sum()
-
-    return layers, forward
+    return layered(talk)
 
 
 @program
 def metric_that_is_waited_for_after_the_block() -> Any:
-    layers, x = weights(), tokens()
+    works: list[Any] = []
 
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            h = torch.tanh(h @ w)
-            seen = h.detach().square().mean().reshape(1)
-            forward.works.append((seen, dist.all_reduce(seen, async_op=True)))  # type: ignore[attr-defined]
-        return h.square().sum()
+    def talk(h: Tensor) -> Tensor:
+        seen = h.detach().square().mean().reshape(1)
+        works.append((seen, dist.all_reduce(seen, async_op=True)))
+        return h
 
-    forward.works = []  # type: ignore[attr-defined]
+    layers, forward = layered(talk)
+    forward.works = works
     return layers, forward
 
 
 @program
 def gather_into_a_tensor() -> Any:
-    return layered(lambda h: Gather.apply(h).reshape(-1, *h.shape).sin().mean(0))
+    return layered(lambda h: gather(h).reshape(-1, *h.shape).sin().mean(0))
 
 
 @program
 def gather_into_a_list() -> Any:
-    return layered(lambda h: GatherList.apply(h).reshape(-1, *h.shape).sin().mean(0))
+    part = lambda g: summed(g).chunk(dist.get_world_size())[dist.get_rank()]  # noqa: E731
+    return layered(lambda h: own(listed, part)(h).reshape(-1, *h.shape).sin().mean(0))
 
 
 @program
 def scattered_sum() -> Any:
-    return layered(
-        lambda h: Scatter.apply(h.sin()).sin().repeat(dist.get_world_size(), 1)
-    )
+    return layered(lambda h: scatter(h.sin()).sin().repeat(dist.get_world_size(), 1))
 
 
 @program
@@ -233,30 +216,10 @@ def sequence_parallel_by_hand() -> Any:
     def forward() -> Tensor:
         h = x
         for a, b in zip(up, down, strict=True):
-            h = h + Scatter.apply(torch.relu(Gather.apply(norm(h)) @ a) @ b)
+            h = h + scatter(torch.relu(gather(norm(h)) @ a) @ b)
         return h.square().sum()
 
     return [*up, *down, *norm.parameters()], forward
-
-
-@program
-def expert_parallel_by_hand() -> Any:
-    layers, router, x = weights(3), weights(1)[0], tokens(12)
-    world, rank = dist.get_world_size(), dist.get_rank()
-
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            # Each process has another number of tokens for each expert.
-            order = torch.argsort((h @ router)[:, 0].detach())
-            given = [12 - (world - 1) if k == rank else 1 for k in range(world)]
-            out = [12 - (world - 1) if k == rank else 1 for k in range(world)]
-            there = Exchange.apply(h[order], out, given)
-            back = Exchange.apply(torch.relu(there @ w), given, out)
-            h = h + torch.zeros_like(h).index_copy(0, order, back)
-        return h.square().sum()
-
-    return [*layers, router], forward
 
 
 @program
@@ -287,23 +250,13 @@ def autograd_broadcast_and_reduce() -> Any:
 
 @program
 def functional_sum() -> Any:
-    layers, x = weights(), tokens()
-
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            h = torch.sin(h @ w)
-            mean = functional.all_reduce(h.detach(), "avg", dist.group.WORLD)
-            h = torch.tanh(h * mean)
-        return h.square().sum()
-
-    return layers, forward
+    group = dist.group.WORLD
+    return layered(lambda h: h * functional.all_reduce(h.detach(), "avg", group))
 
 
 @program
 def functional_with_autograd() -> Any:
-    group = dist.group.WORLD
-    world = dist.get_world_size()
+    group, world = dist.group.WORLD, dist.get_world_size()
 
     def talk(h: Tensor) -> Tensor:
         rows = functional.all_gather_tensor_autograd(h, 0, group).sin()
@@ -316,91 +269,50 @@ def functional_with_autograd() -> Any:
 
 @program
 def functional_in_place_and_coalesced() -> Any:
-    layers, x = weights(), tokens()
+    group = dist.group.WORLD
 
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            h = torch.sin(h @ w)
-            both = functional.all_reduce_coalesced(
-                [h.detach(), h.detach().cos()], "sum", dist.group.WORLD
-            )
-            wide = functional.all_gather_into_tensor_coalesced(
-                [h.detach()], dist.group.WORLD
-            )[0]
-            h = torch.tanh(h * both[0] + both[1] * wide[: h.shape[0]])
-        return h.square().sum()
+    def talk(h: Tensor) -> Tensor:
+        seen = h.detach()
+        one, other = functional.all_reduce_coalesced([seen, seen.cos()], "sum", group)
+        wide = functional.all_gather_into_tensor_coalesced([seen], group)[0]
+        return h * one + other * wide[: h.shape[0]]
 
-    return layers, forward
+    return layered(talk)
 
 
 @program
 def sum_of_a_part_of_a_tensor() -> Any:
-    layers, x = weights(), tokens()
+    def talk(h: Tensor) -> Tensor:
+        with torch.no_grad():
+            seen = h.clone()
+            part = seen[:2].square()
+            dist.all_reduce(part)
+            dist.all_reduce(seen[2:4])
+        return h * seen + part.mean()
 
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            h = torch.sin(h @ w)
-            with torch.no_grad():
-                seen = h.clone()
-                part = seen[:2].square()
-                dist.all_reduce(part)
-                dist.all_reduce(seen[2:4])
-            h = torch.tanh(h * seen + part.mean())
-        return h.square().sum()
-
-    return layers, forward
+    return layered(talk)
 
 
 @program
 def statistics_in_a_buffer() -> Any:
-    layers, x = weights(), tokens()
     buffer = torch.zeros(WIDTH)
 
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            h = torch.sin(h @ w)
-            with torch.no_grad():  # the same buffer at each layer, from outside
-                buffer.copy_(h.mean(0))
-                dist.all_reduce(buffer)
-                scale = buffer.cos()
-            h = torch.tanh(h * scale)
-        return h.square().sum()
+    def talk(h: Tensor) -> Tensor:
+        with torch.no_grad():  # the same buffer at each layer, from outside
+            buffer.copy_(h.mean(0))
+            dist.all_reduce(buffer)
+            scale = buffer.cos()
+        return h * scale
 
-    return layers, forward
-
-
-class Shift(torch.autograd.Function):
-    """To the next process of a ring, from the one before; `out` is used again."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, out: Tensor) -> Tensor:
-        shift(x, out, 1)
-        return out.clone()
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        out = torch.empty_like(g)
-        shift(g, out, -1)
-        return out, None
-
-
-def shift(x: Tensor, out: Tensor, by: int) -> None:
-    rank, world = dist.get_rank(), dist.get_world_size()
-    operations = [
-        dist.P2POp(dist.isend, x.contiguous(), (rank + by) % world),
-        dist.P2POp(dist.irecv, out, (rank - by) % world),
-    ]
-    for work in dist.batch_isend_irecv(operations):
-        work.wait()
+    return layered(talk)
 
 
 @program
 def ring_with_one_buffer() -> Any:
     buffer = torch.empty(8, WIDTH)
-    return layered(lambda h: Shift.apply(h, buffer).sin())
+    there = lambda x: shift(x, buffer, 1).clone()  # noqa: E731
+    back = lambda g: shift(g, torch.empty_like(g), -1)  # noqa: E731
+    return layered(lambda h: own(there, back)(h).sin())
 
 
 @program
@@ -426,46 +338,22 @@ def pipeline() -> Any:
 
 @program
 def objects_between() -> Any:
-    layers, x = weights(), tokens()
+    def talk(h: Tensor) -> Tensor:
+        found: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(found, float(h.detach().sum()))
+        return h * max(found)
 
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            h = torch.sin(h @ w)
-            found: list[Any] = [None] * dist.get_world_size()
-            dist.all_gather_object(found, float(h.detach().sum()))
-            h = torch.tanh(h * max(found))
-        return h.square().sum()
-
-    return layers, forward
+    return layered(talk)
 
 
-@program
-def tensor_parallel() -> Any:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        parallelize_module,
-    )
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
 
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        *[
-            nn.Sequential(
-                nn.Linear(WIDTH, 16), nn.ReLU(), nn.Linear(16, WIDTH), nn.Tanh()
-            )
-            for _ in range(3)
-        ]
-    )
-    for block in model:
-        parallelize_module(
-            block, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()}
-        )
-    torch.manual_seed(1)
-    x = torch.randn(6, WIDTH)
-    return list(model.parameters()), lambda: model(x).square().sum()
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(torch.relu(self.up(self.norm(x))))
 
 
 @program
@@ -481,56 +369,22 @@ def sequence_parallel_with_norms() -> Any:
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     torch.manual_seed(0)
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = nn.LayerNorm(WIDTH)
-            self.up, self.down = nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x + self.down(torch.relu(self.up(self.norm(x))))
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Embedding(10, WIDTH)
-            self.blocks = nn.ModuleList([Block() for _ in range(3)])
-            self.last = nn.Linear(WIDTH, 5)
-
-        def forward(self, x: Tensor) -> Tensor:
-            h = self.first(x)
-            for block in self.blocks:
-                h = block(h)
-            return self.last(h)
-
-    model = Model()
-    parallelize_module(
-        model,
-        mesh,
-        {
-            "first": RowwiseParallel(
-                input_layouts=Replicate(),
-                output_layouts=Shard(1),
-                use_local_output=False,
-            ),
-            "last": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
-        },
+    first, last = nn.Embedding(10, WIDTH), nn.Linear(WIDTH, 5)
+    model = nn.Sequential(first, *[Block() for _ in range(3)], last)
+    along = {"input_layouts": Shard(1)}, {"output_layouts": Shard(1)}
+    inside = {
+        "norm": SequenceParallel(),
+        "up": ColwiseParallel(**along[0], use_local_output=False),
+        "down": RowwiseParallel(**along[1], use_local_output=False),
+    }
+    entry = RowwiseParallel(
+        input_layouts=Replicate(), **along[1], use_local_output=False
     )
-    for block in model.blocks:
-        parallelize_module(
-            block,
-            mesh,
-            {
-                "norm": SequenceParallel(),
-                "up": ColwiseParallel(input_layouts=Shard(1), use_local_output=False),
-                "down": RowwiseParallel(
-                    output_layouts=Shard(1), use_local_output=False
-                ),
-            },
-        )
-    x = torch.arange(12).reshape(3, 4) % 10
-    target = torch.arange(12) % 5
+    end = ColwiseParallel(**along[0], output_layouts=Replicate())
+    parallelize_module(model, mesh, {"0": entry, "4": end})
+    for block in model[1:4]:
+        parallelize_module(block, mesh, inside)
+    x, target = torch.arange(12).reshape(3, 4) % 10, torch.arange(12) % 5
     return list(model.parameters()), lambda: nn.functional.cross_entropy(
         model(x).flatten(0, 1), target
     )

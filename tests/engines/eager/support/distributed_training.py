@@ -5,19 +5,33 @@ Each is given what makes a recomputation, and returns losses and gradients.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+)
+from torch.distributed.tensor import Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    loss_parallel,
+    parallelize_module,
+)
+from torch.nn.parallel import DistributedDataParallel
 
 import retape.torch
 from retape import BudgetError
 
 Tensor = torch.Tensor
 Making = Callable[[], AbstractContextManager[Any]]
-trainings: dict[str, Callable[[Making], list[Tensor]]] = {}
 WIDTH = 8
 
 
@@ -58,11 +72,6 @@ class Block:
         return sum(each.report.recomputed for each in self._made)
 
 
-def training(function: Any) -> Any:
-    trainings[function.__name__] = function
-    return function
-
-
 def layers(count: int = 4) -> list[nn.Module]:
     torch.manual_seed(0)
     return [
@@ -90,9 +99,7 @@ class Stage(nn.Module):
             return self.inner(x)
 
 
-def _in_a_pipeline(schedule: Any, making: Making, around: bool) -> list[Tensor]:
-    from torch.distributed.pipelining import PipelineStage
-
+def _in_a_pipeline(making: Making, schedule: Any, around: bool) -> list[Tensor]:
     rank, world = dist.get_rank(), dist.get_world_size()
     inner = nn.Sequential(*layers(4)[4 * rank // world : 4 * (rank + 1) // world])
     part = Stage(nullcontext if around else making, inner)
@@ -107,31 +114,8 @@ def _in_a_pipeline(schedule: Any, making: Making, around: bool) -> list[Tensor]:
     return [*map(Tensor.detach, losses), *gradients(part)]
 
 
-@training
-def pipeline_of_all_forwards_first(making: Making) -> list[Tensor]:
-    from torch.distributed.pipelining import ScheduleGPipe
-
-    return _in_a_pipeline(ScheduleGPipe, making, False)
-
-
-@training
-def pipeline_in_turns(making: Making) -> list[Tensor]:
-    from torch.distributed.pipelining import Schedule1F1B
-
-    return _in_a_pipeline(Schedule1F1B, making, False)
-
-
-@training
-def whole_pipeline(making: Making) -> list[Tensor]:
-    from torch.distributed.pipelining import ScheduleGPipe
-
-    return _in_a_pipeline(ScheduleGPipe, making, True)
-
-
 def _replicas(making: Making, **options: Any) -> list[Tensor]:
     """Three batches, the first without a sum over processes."""
-    from torch.nn.parallel import DistributedDataParallel
-
     inner = nn.Sequential(*layers())
     model, found = DistributedDataParallel(inner, **options), list[Tensor]()
     for batch in range(3):
@@ -146,32 +130,7 @@ def _replicas(making: Making, **options: Any) -> list[Tensor]:
     return found
 
 
-@training
-def replicas_without_a_sum(making: Making) -> list[Tensor]:
-    return _replicas(making)
-
-
-@training
-def replicas_of_a_static_graph(making: Making) -> list[Tensor]:
-    return _replicas(making, static_graph=True)
-
-
-@training
-def replicas_that_look_for_the_unused(making: Making) -> list[Tensor]:
-    return _replicas(making, find_unused_parameters=True)
-
-
-@training
-def losses_in_parallel(making: Making) -> list[Tensor]:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Shard
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        loss_parallel,
-        parallelize_module,
-    )
-
+def _losses_in_parallel(making: Making) -> list[Tensor]:
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     inner = layers(3)
     for block in inner:
@@ -187,3 +146,14 @@ def losses_in_parallel(making: Making) -> list[Tensor]:
             loss: Any = F.cross_entropy(model(x), torch.arange(6))
         loss.backward()
     return [loss.full_tensor().detach(), *gradients(model)]
+
+
+trainings: dict[str, Callable[[Making], list[Tensor]]] = {
+    "all forwards first": partial(_in_a_pipeline, schedule=ScheduleGPipe, around=False),
+    "in turns": partial(_in_a_pipeline, schedule=Schedule1F1B, around=False),
+    "whole pipeline": partial(_in_a_pipeline, schedule=ScheduleGPipe, around=True),
+    "replicas without a sum": _replicas,
+    "replicas of a static graph": partial(_replicas, static_graph=True),
+    "replicas that look": partial(_replicas, find_unused_parameters=True),
+    "losses in parallel": _losses_in_parallel,
+}

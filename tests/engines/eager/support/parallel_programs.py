@@ -10,8 +10,10 @@ import torch
 import torch.distributed as dist
 
 from tests.engines.eager.support.collective_programs import (
-    Exchange,
+    exchange,
+    layered,
     program,
+    shift,
     tokens,
     weights,
 )
@@ -35,8 +37,8 @@ def experts_by_routing() -> Any:
             out = torch.empty_like(given)
             dist.all_to_all_single(out, given)
             there, here = out.tolist(), given.tolist()
-            y = torch.relu(Exchange.apply(h[order], there, here) @ w)
-            y = Exchange.apply(y, here, there)
+            y = torch.relu(exchange(h[order], there, here) @ w)
+            y = exchange(y, here, there)
             h = h + torch.zeros_like(h).index_copy(0, order, y) * gate.gather(
                 1, expert[:, None]
             )
@@ -46,15 +48,7 @@ def experts_by_routing() -> Any:
 
 
 def passed_on(x: Tensor) -> Tensor:
-    """What the process before has, in a ring."""
-    rank, world, out = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
-    operations = [
-        dist.P2POp(dist.isend, x.contiguous(), (rank + 1) % world),
-        dist.P2POp(dist.irecv, out, (rank - 1) % world),
-    ]
-    for work in dist.batch_isend_irecv(operations):
-        work.wait()
-    return out
+    return shift(x, torch.empty_like(x), 1)
 
 
 class RingAttention(torch.autograd.Function):
@@ -124,15 +118,7 @@ class Both(torch.autograd.Function):
 
 @program
 def sums_in_one() -> Any:
-    layers, x = weights(), tokens()
-
-    def forward() -> Tensor:
-        h = x
-        for w in layers:
-            h = torch.tanh(Both.apply(torch.sin(h @ w)) * 0.5)
-        return h.square().sum()
-
-    return layers, forward
+    return layered(Both.apply)
 
 
 @program
