@@ -19,16 +19,15 @@ from tests.judges.torch.allocator import peak_bytes
 def uneven(depth: int = 8) -> nn.Sequential:
     """Blocks whose widths, and so whose bytes and costs, differ a lot."""
     torch.manual_seed(0)
-    blocks = []
-    for k in range(depth):
-        wide = (8, 64, 24)[k % 3]
-        blocks.append(
+    return nn.Sequential(
+        *(
             nn.Sequential(
                 nn.Linear(8, wide), nn.BatchNorm1d(wide), nn.GELU(),
                 nn.Dropout(0.2), nn.Linear(wide, 8),
             )
-        )  # fmt: skip
-    return nn.Sequential(*blocks)
+            for wide in ((8, 64, 24)[k % 3] for k in range(depth))
+        )
+    )  # fmt: skip
 
 
 EXECUTIONS = [0]
@@ -55,18 +54,6 @@ def computed_again(chain: list[Any], x: torch.Tensor, **options: Any) -> int:
     return EXECUTIONS[0] - len(chain)
 
 
-@pytest.mark.parametrize("segments", [1, 2, 4, 8])
-def test_segments_as_in_pytorch(segments: int) -> None:
-    plain, chain = uneven(), uneven()
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return retape.torch.checkpoint_sequential(
-            chain, segments, x, use_reentrant=False, preserve_rng_state=True
-        )
-
-    assert_same(outcome(plain, plain), outcome(chain, forward))
-
-
 PLANS = [
     retape.fixed_space(snapshots=1),
     retape.fixed_space(snapshots=3, stage=2),
@@ -81,64 +68,50 @@ PLANS = [
 ]
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: repr(plan)[:28])
-def test_any_plan_gives_the_plain_bits(plan: object) -> None:
-    plain, chain = uneven(), uneven()
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return retape.torch.checkpoint_sequential(chain, input=x, plan=plan)  # type: ignore[arg-type]
-
-    for _ in range(2):
-        assert_same(outcome(plain, plain), outcome(chain, forward))
-
-
-def test_a_plan_of_few_snapshots_recomputes_several_times() -> None:
-    x = torch.ones(4, requires_grad=True)
-    again = computed_again([counted] * 10, x, plan=retape.fixed_space(snapshots=3))
-    # Nine of the ten advances of the schedule are the run itself. What `sin` saves is
-    # its input, so no stage has to be run again for its tape.
-    assert Schedule(10, 3).counts().advances == 15
-    # A function of Python is asked once more for each snapshot that it makes.
-    assert 15 - 9 <= again <= 15 - 9 + 3
-
-
-def test_a_tape_that_is_kept_is_not_made_again() -> None:
-    x = torch.ones(4, requires_grad=True)
-    # Every second step costs nine, and its tape fits beside a state.
-    plan = Chain([1, 9] * 5, states=[2] * 10, tapes=[7, 1] * 5, budget=13)
-    advances = plan.counts().advances
-    assert plan.counts().kept_tapes == 2
-    again = computed_again([counted] * 10, x, plan=plan)
-    # The program's own run is free, and it makes the tapes of its way.
-    first = next(i for i, each in enumerate(plan) if isinstance(each, Reverse))
-    way = sum(
-        each.stop - each.start
-        for each in list(plan)[:first]
-        if isinstance(each, Advance)
-    )
-    # What `sin` saves is its input: all but the last step of a stage are run for it.
-    inside = sum(
-        each.stop - each.start - 1
-        for each in list(plan)[first + 1 :]
-        if isinstance(each, Reverse)
-    )
-    assert advances - way + inside <= again <= advances - way + inside + 3
-
-
 # A draw keeps five kilobytes, the state of its generator: forty here, and one more is
 # put aside.
 BUDGETS = [64_000, 70_000, 100_000, 160_000]
+WAYS: list[dict[str, Any]] = [
+    *(
+        {"segments": n, "use_reentrant": False, "preserve_rng_state": True}
+        for n in (1, 2, 4, 8)
+    ),
+    *({"plan": plan} for plan in PLANS),
+    *({"memory": memory} for memory in BUDGETS),
+]
 
 
-@pytest.mark.parametrize("memory", BUDGETS)
-def test_a_budget_gives_the_plain_bits_measured_and_planned(memory: int) -> None:
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: str(way)[:36])
+def test_each_way_gives_the_plain_bits_measured_and_planned(way: Any) -> None:
     plain, chain = uneven(), uneven()
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
-
+    forward = partial(retape.torch.checkpoint_sequential, chain, **way)
     for _ in range(3):
-        assert_same(outcome(plain, plain), outcome(chain, forward))
+        assert_same(outcome(plain, plain), outcome(chain, lambda x: forward(input=x)))
+
+
+KEPT = Chain([1, 9] * 5, states=[2] * 10, tapes=[7, 1] * 5, budget=13)
+
+
+@pytest.mark.parametrize(
+    ("plan", "advances", "kept"), [(Schedule(10, 3), 15, 0), (KEPT, None, 2)]
+)
+def test_what_a_plan_says_is_computed_again(
+    plan: Any, advances: int | None, kept: int
+) -> None:
+    """Every second step of the chain costs nine, and its tape fits beside a state."""
+    assert plan.counts().kept_tapes == kept
+    assert advances in (None, plan.counts().advances)
+    actions = list(plan)
+    # The program's own run is free, and it makes the tapes of its way.
+    first = next(i for i, each in enumerate(actions) if isinstance(each, Reverse))
+    way = sum(e.stop - e.start for e in actions[:first] if isinstance(e, Advance))
+    # What `sin` saves is its input: all but the last step of a stage are run for it.
+    stages = (e for e in actions[first + 1 :] if isinstance(e, Reverse))
+    least = plan.counts().advances - way + sum(e.stop - e.start - 1 for e in stages)
+    x = torch.ones(4, requires_grad=True)
+    again = computed_again([counted] * 10, x, plan=plan)
+    # A function of Python is asked once more for each snapshot that it makes.
+    assert least <= again <= least + 3
 
 
 def test_planned_budgets_hold_and_more_memory_is_less_work() -> None:
@@ -155,6 +128,13 @@ def test_planned_budgets_hold_and_more_memory_is_less_work() -> None:
         work.append(EXECUTIONS[0] - 30)
     assert work == sorted(work, reverse=True)
     assert work[0] > 30 * work[-1]
+
+
+def test_a_budget_that_is_too_small_names_the_least() -> None:
+    w = torch.ones(64, 64, requires_grad=True)
+    chain = [torch.sin, torch.exp] * 9
+    with pytest.raises(BudgetError, match="needs at least"):
+        retape.torch.checkpoint_sequential(chain, input=w, memory=100)
 
 
 def test_a_chain_that_does_something_else_leaves_its_plan() -> None:
@@ -216,26 +196,6 @@ def test_functions_of_tuples_and_inside_another_recomputation() -> None:
     assert not h.requires_grad
 
 
-def test_snapshots_of_a_chain_in_a_store() -> None:
-    plain, chain, store = uneven(), uneven(), Puts()
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return retape.torch.checkpoint_sequential(
-            chain, input=x, memory="63kB", store=store
-        )
-
-    assert_same(outcome(plain, plain), outcome(chain, forward))
-    assert store.puts > 3 and store.nbytes == 0
-
-
-class Puts(retape.MemoryStore[Any]):
-    puts = 0
-
-    def put(self, *args: Any) -> None:
-        self.puts += 1
-        super().put(*args)
-
-
 class TierSpy(retape.MemoryStore[Any]):
     def __init__(self) -> None:
         super().__init__()
@@ -244,6 +204,14 @@ class TierSpy(retape.MemoryStore[Any]):
     def put(self, step: int, slot: int, tier: str, *args: Any, **more: Any) -> None:
         self.tiers.append(tier)
         super().put(step, slot, tier, *args, **more)
+
+
+def test_snapshots_of_a_budget_in_a_store() -> None:
+    plain, chain, store = uneven(), uneven(), TierSpy()
+    options: Any = {"memory": "63kB", "store": store}
+    forward = partial(retape.torch.checkpoint_sequential, chain, **options)
+    assert_same(outcome(plain, plain), outcome(chain, lambda x: forward(input=x)))
+    assert len(store.tiers) > 3 and store.nbytes == 0
 
 
 @pytest.mark.parametrize(
@@ -286,32 +254,30 @@ def test_snapshots_of_a_plan_are_kept_in_a_store(
     assert store.nbytes == 0
 
 
-def test_what_cannot_be_is_refused() -> None:
-    x = torch.ones(2)
-    sequential = retape.torch.checkpoint_sequential
-    with pytest.raises(PlanError, match="Pass the input of the first function by"):
-        retape.torch.checkpoint_sequential([], torch.ones(2))  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="exactly one of them"):
-        sequential([torch.sin], 1, x, memory=100)
-    with pytest.raises(PlanError, match="exactly one of them"):
-        sequential([torch.sin], input=x)
-    with pytest.raises(PlanError, match="`store='cpu'` is for `memory=` and `plan=`"):
-        sequential([torch.sin], 1, x, store="cpu")
-    with pytest.raises(PlanError, match="`segments=3` parts of `1`"):
-        sequential([torch.sin], 3, x)
-    with pytest.raises(PlanError, match="schedule of `2` functions: it reverses `2` t"):
-        sequential([torch.sin] * 2, input=x, plan=Schedule(3, 1))
-    with pytest.raises(PlanError, match="it leaves the first `1` unreversed"):
-        half = [Store(0, 0), Advance(0, 1), Reverse(1, 2)]
-        sequential([torch.sin] * 2, input=x, plan=half)
-    with pytest.raises(PlanError, match="it sweeps `0` to `1` at `1`"):
-        swept = [Store(0, 0), Advance(0, 1), Reverse(1, 2), Sweep(0, 1, 0)]
-        sequential([torch.sin] * 2, input=x, plan=swept)
-    with pytest.raises(PlanError, match="it tapes `1` to `2` at `0`"):
-        sequential([torch.sin] * 2, input=x, plan=[Tape(1, 2, 0)])
-    w = torch.ones(64, 64, requires_grad=True)
-    with pytest.raises(BudgetError, match="needs at least"):
-        sequential([torch.sin, torch.exp] * 9, input=w, memory=100)
+X = torch.ones(2)
+HALF = [Store(0, 0), Advance(0, 1), Reverse(1, 2)]
+WRONG: list[tuple[list[Any], dict[str, Any], str]] = [
+    ([[], X], {}, "Pass the input of the first function by"),
+    ([[torch.sin], 1, X], {"memory": 100}, "exactly one of them"),
+    ([[torch.sin]], {"input": X}, "exactly one of them"),
+    ([[torch.sin], 1, X], {"store": "cpu"}, "`store='cpu'` is for `memory=` and `plan"),
+    ([[torch.sin], 3, X], {}, "`segments=3` parts of `1`"),
+    *(
+        ([[torch.sin] * 2], {"input": X, "plan": plan}, text)
+        for plan, text in [
+            (Schedule(3, 1), "schedule of `2` functions: it reverses `2` t"),
+            (HALF, "it leaves the first `1` unreversed"),
+            ([*HALF, Sweep(0, 1, 0)], "it sweeps `0` to `1` at `1`"),
+            ([Tape(1, 2, 0)], "it tapes `1` to `2` at `0`"),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "options", "text"), WRONG)
+def test_what_cannot_be_is_refused(given: Any, options: Any, text: str) -> None:
+    with pytest.raises(PlanError, match=text):
+        retape.torch.checkpoint_sequential(*given, **options)
 
 
 class Wasteful(nn.Module):

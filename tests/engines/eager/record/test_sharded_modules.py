@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +10,13 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 
 import retape.torch
 from retape import BudgetError, UnsupportedError
@@ -17,28 +25,17 @@ from tests.engines.eager.support.processes import run_in_turn
 WIDTH, LAYERS = 16, 3
 
 
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-        self.drop = nn.Dropout(0.1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, length, _ = x.shape
-        heads = self.qkv(self.first(x)).view(batch, length, 3, 2, WIDTH // 2)
-        q, k, v = heads.permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.drop(self.out(y.transpose(1, 2).reshape(x.shape)))
-        return x + self.drop(self.down(F.gelu(self.up(self.second(x)))))
+def block() -> nn.Module:
+    return nn.TransformerEncoderLayer(
+        WIDTH, 2, 4 * WIDTH, activation="gelu", batch_first=True, norm_first=True
+    )
 
 
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.head = nn.Embedding(32, WIDTH), nn.Linear(WIDTH, 32)
-        self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
+        self.blocks = nn.ModuleList([block() for _ in range(LAYERS)])
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.tokens(x)
@@ -48,13 +45,6 @@ class Model(nn.Module):
 
 
 def sharded(form: str) -> nn.Module:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import (
-        MixedPrecisionPolicy,
-        fully_shard,
-        register_fsdp_forward_method,
-    )
-
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     half = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
     policy = half if form == "mixed precision" else MixedPrecisionPolicy()
@@ -65,7 +55,7 @@ def sharded(form: str) -> nn.Module:
         model.blocks = nn.ModuleList(blocks)
     for block in model.blocks:
         if form == "nested":
-            fully_shard([block.up, block.down], mesh=mesh, mp_policy=policy)
+            fully_shard([block.linear1, block.linear2], mesh=mesh, mp_policy=policy)
         gathered = form != "kept gathered"
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=gathered)
         if form == "methods":
@@ -160,27 +150,9 @@ def _in_budgets() -> list[str]:
     return wrong
 
 
-@pytest.fixture(scope="module")
-def in_two() -> Any:
-    """What two processes found, which do all jobs one after the other."""
-    return run_in_turn(
-        2,
-        budgets=(_in_budgets, ()),
-        inside=(_flat, (True,)),
-        around=(_flat, (False,)),
-        gathered=(_gathered, ()),
-    )
-
-
-@pytest.mark.slow
-def test_fully_sharded_modules_keep_a_budget_in_each_process(in_two: Any) -> None:
-    for wrong in in_two["budgets"]:
-        assert wrong == []
-
-
-def _gathered() -> list[tuple[str, int, int]]:
-    """By form, bytes of the whole parameters, and what the report says of them."""
-    found = []
+def _gathered() -> list[str]:
+    """Forms whose report says another number of gathered bytes than there are."""
+    wrong = []
     for form in ("resharded", "kept gathered", "mixed precision", "prefetch"):
         model = sharded(form)
         with retape.torch.recompute(memory="1GB") as run:
@@ -188,55 +160,58 @@ def _gathered() -> list[tuple[str, int, int]]:
         loss.backward()
         width = 2 if form == "mixed precision" else 4
         whole = width * sum(p.numel() for p in model.parameters())
-        found.append((form, whole, run.report.sharding_bytes))
-    return found
+        if run.report.sharding_bytes != whole:
+            wrong.append(f"{form}: {run.report.sharding_bytes} of {whole}")
+    return wrong
+
+
+def _flat_gradients(wrapped: bool, under: Any) -> list[Tensor]:
+    torch.manual_seed(0)
+    units: list[nn.Module] = [
+        nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(3)
+    ]
+    if wrapped:
+        units = [retape.torch.Checkpointed(unit) for unit in units]
+    flat = partial(FullyShardedDataParallel, device_id=torch.device("cpu"))
+    model = flat(nn.Sequential(*map(flat, units)))
+    with under:
+        loss = model(torch.ones(4, 8) * (1 + dist.get_rank())).square().sum()
+    loss.backward()
+    return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def _flat_around() -> list[str]:
+    """FSDP1 around regions."""
+    plain = _flat_gradients(False, contextlib.nullcontext())
+    found = _flat_gradients(True, contextlib.nullcontext())
+    same = len(plain) == len(found) and all(map(torch.equal, plain, found))
+    return [] if same else ["other gradients around regions"]
+
+
+def _flat_inside() -> list[str]:
+    with pytest.raises(UnsupportedError) as caught:
+        _flat_gradients(False, retape.torch.recompute(memory="1MB"))
+    names = "FullyShardedDataParallel` (FSDP1)", "torch.distributed.fsdp.fully_shard`"
+    return [name for name in names if name not in str(caught.value)]
+
+
+JOBS: dict[str, tuple[Callable[..., list[str]], tuple[Any, ...]]] = {
+    "budgets": (_in_budgets, ()),
+    "what is gathered is said": (_gathered, ()),
+    "flat parameters around": (_flat_around, ()),
+    "flat parameters inside": (_flat_inside, ()),
+}
+
+
+@pytest.fixture(scope="module")
+def in_two() -> Any:
+    """What is wrong in two processes, which do all jobs one after the other."""
+    return run_in_turn(2, **JOBS)
 
 
 @pytest.mark.slow
-def test_what_sharding_gathers_is_said(in_two: Any) -> None:
-    for found in in_two["gathered"]:
-        for form, whole, said in found:
-            assert said == whole, form
-
-
-def _flat(inside: bool) -> tuple[list[str], bool]:
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    def gradients(wrapped: bool, under: Any) -> list[Tensor]:
-        torch.manual_seed(0)
-        units: list[nn.Module] = [
-            nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(3)
-        ]
-        if wrapped:
-            units = [retape.torch.Checkpointed(unit) for unit in units]
-        cpu = torch.device("cpu")
-        model = FullyShardedDataParallel(
-            nn.Sequential(
-                *[FullyShardedDataParallel(unit, device_id=cpu) for unit in units]
-            ),
-            device_id=cpu,
-        )
-        with under:
-            loss = model(torch.ones(4, 8) * (1 + dist.get_rank())).square().sum()
-        loss.backward()
-        return [p.grad for p in model.parameters() if p.grad is not None]
-
-    if inside:
-        try:
-            gradients(False, retape.torch.recompute(memory="1MB"))
-        except UnsupportedError as error:
-            return [str(error)], True
-        return [], False
-    plain = gradients(False, contextlib.nullcontext())
-    found = gradients(True, contextlib.nullcontext())
-    return [], all(map(torch.equal, plain, found)) and len(plain) == len(found)
-
-
-@pytest.mark.slow
-def test_flat_parameters_are_refused_inside_and_exact_around(in_two: Any) -> None:
-    for refusals, refused in in_two["inside"]:
-        assert refused
-        assert "`FullyShardedDataParallel` (FSDP1)" in refusals[0]
-        assert "`torch.distributed.fsdp.fully_shard` (FSDP2)" in refusals[0]
-    for _, exact in in_two["around"]:
-        assert exact
+@pytest.mark.parametrize("job", JOBS)
+def test_fully_sharded_modules_keep_a_budget_in_each_process(
+    job: str, in_two: Any
+) -> None:
+    assert in_two[job] == [[], []]
