@@ -1,4 +1,4 @@
-"""Values that are resized, handed out, partly written or without memory: exact."""
+"""Values that are resized, handed out, or change where no operator shows it."""
 
 import contextlib
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import retape.torch
+from retape import MachineError
 
 Program = Callable[[Tensor, Any], Tensor]
 
@@ -67,28 +68,6 @@ def test_what_is_resized_is_resized_again(program: Program, verify: bool) -> Non
     check(program, verify=verify)
 
 
-def through_numpy(h: Tensor, k: int) -> Tensor:
-    value = h.detach().clone()
-    array = value.numpy()
-    array *= 2
-    first = h + 0.1 * value
-    value += 1
-    array[:, 0] = k
-    return first + 0.1 * value
-
-
-def through_dlpack(h: Tensor, k: int) -> Tensor:
-    value = h.detach().clone()
-    torch.from_dlpack(value).numpy()[:, k] *= 2
-    return h + 0.1 * value + np.from_dlpack(value).sum().item()
-
-
-@pytest.mark.parametrize("program", [through_numpy, through_dlpack])
-@pytest.mark.usefixtures("accelerated")
-def test_a_value_that_numpy_has_written_is_what_it_is_then(program: Program) -> None:
-    check(program)
-
-
 def test_a_value_that_numpy_has_only_read_is_computed_again() -> None:
     def logged(h: Tensor, k: int) -> Tensor:
         assert np.isfinite(h.detach().numpy()).all()
@@ -138,3 +117,58 @@ def test_random_steps_are_run_again_in_a_backward_under_vmap() -> None:
 
     plain = jacobian(contextlib.nullcontext())
     assert torch.equal(plain, jacobian(retape.torch.recompute(snapshots=1, stage=4)))
+
+
+def weight() -> Tensor:
+    torch.manual_seed(0)
+    return torch.randn(8, 8, requires_grad=True)
+
+
+def tight(**more: Any) -> Any:
+    return retape.torch.recompute(snapshots=1, stage=2, **more)
+
+
+def under_another_default_type(under: Any) -> Tensor:
+    """Factories and quotients of integers take the default type of their moment."""
+    w = weight()
+    with under:
+        h = torch.ones(4, 8) @ w
+        for _ in range(4):
+            torch.set_default_dtype(torch.float64)
+            third, half = torch.arange(8) / 3, torch.full((8,), 0.5)
+            torch.set_default_dtype(torch.float32)
+            h = torch.sin(h * third.float() + half.float() * (torch.arange(8) / 7)) @ w
+        loss = h.square().sum()
+    torch.set_default_dtype(torch.float64)
+    try:
+        loss.backward()
+    finally:
+        after = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+    assert after is torch.float64 and w.grad is not None
+    return w.grad
+
+
+def test_factories_are_run_again_under_the_default_type_of_their_moment(
+    accelerated: bool,
+) -> None:
+    plain = under_another_default_type(contextlib.nullcontext())
+    assert torch.equal(plain, under_another_default_type(tight()))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_another_memory_for_a_parameter_is_refused(
+    inside: bool, accelerated: bool
+) -> None:
+    for make in (tight, lambda: retape.torch.recompute(memory="1MB")):
+        w, under = weight(), make()
+        with under:
+            h = torch.ones(4, 8) @ w
+            for k in range(6):
+                h = torch.sin(h) @ w.sin()
+                if inside and k == 3:
+                    w.data = torch.randn(8, 8)
+            loss = h.square().sum()
+        w.data = torch.randn(8, 8)
+        with pytest.raises(MachineError, match=r"given another memory"):
+            loss.backward()

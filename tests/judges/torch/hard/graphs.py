@@ -63,6 +63,16 @@ def inner_gradient_first_order(w: Tensor) -> Tensor:
     return torch.sin(x @ fast).sum()
 
 
+@of(8, 8)
+def inner_gradient_second_order(w: Tensor) -> Tensor:
+    fast, x = w, torch.randn(4, 8)
+    for _ in range(3):
+        inner = torch.tanh(x @ fast).square().mean()
+        (grad,) = torch.autograd.grad(inner, fast, create_graph=True)
+        fast = fast - 0.1 * grad
+    return torch.sin(x @ fast).sum()
+
+
 @program
 def double_backward(under: Under) -> list[Tensor]:
     w = parameter(6, 6)

@@ -28,6 +28,20 @@ def slice_writes(w: Tensor) -> Tensor:
 
 
 @of(8, 8)
+def filled_in_slices(w: Tensor) -> Tensor:
+    """Buffers without values, filled part by part, as solvers of ODEs do."""
+    h = torch.ones(4, 8) @ w
+    for _ in range(3):
+        rows, halves = torch.empty(4, 8), torch.empty_like(h)
+        for j in range(4):
+            rows[j] = torch.sin(h[j])
+        h = torch.tanh(rows) @ w
+        halves[:2], halves[2:] = h[:2] * 2, h[2:].sin()
+        h = halves * h
+    return h.square().sum()
+
+
+@of(8, 8)
 def in_place_on_a_loop_state(w: Tensor) -> Tensor:
     state = torch.ones(4, 8) * w[0]
     total = torch.zeros(())
