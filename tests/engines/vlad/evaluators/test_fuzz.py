@@ -8,27 +8,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from retape import logarithmic
-from tests.engines.vlad.support.cases import ENGINES
+from tests.engines.vlad.support.cases import ENGINES, program
 from tests.engines.vlad.support.seams import engine_of
-
-PRELUDE = """
-(define (car (cons a b)) a)
-(define (cdr (cons a b)) b)
-(define (map f l) (if (null? l) '() (cons (f (car l)) (map f (cdr l)))))
-(define (sum l) (if (null? l) 0 (+ (car l) (sum (cdr l)))))
-(define ((compose f g) x) (f (g x)))
-(define (d f x) (cdr (j* f x 1)))
-(define (g f x) (cdr (*j f x 1)))
-(define (c f x) (cdr (checkpoint-*j f x 1)))
-(define (three a b c)
-  (vector-set (vector-set (make-vector 3 a) 1 b) 2 c))
-(define (total v)
-  (let loop ((i 0) (s 0))
-    (if (= i (vector-length v)) s (loop (+ i 1) (+ s (vector-ref v i))))))
-(define (each f v)
-  (let loop ((i 0) (v v))
-    (if (= i 3) v (loop (+ i 1) (vector-set v i (f (vector-ref v i)))))))
-"""
 
 TEMPLATES = [
     "(+ {0} {1})",
@@ -102,7 +83,7 @@ AT = "(cons 0.4 -0.7)"
 
 
 def _text(bodies: list[str]) -> str:
-    lines = [PRELUDE]
+    lines = [program("fuzz")]
     for i, body in enumerate(bodies):
         lines.append(f"(define (f{i} x y) {body})")
     for i in range(len(bodies)):

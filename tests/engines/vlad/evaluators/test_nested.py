@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from retape import LanguageError, fixed_space, logarithmic, vlad
+from retape import LanguageError, fixed_space, logarithmic, native, vlad
+from retape.vlad import External
+from tests.engines.vlad.support.cases import ENGINES, program
+from tests.engines.vlad.support.seams import bytes_of
 
-ENGINES: list[Any] = ["interpreter", "hybrid", "compiled"]
 OPERATORS = {"F": "j*", "R": "*j", "C": "checkpoint-*j"}
 
 WAVE = """
@@ -63,68 +65,55 @@ def test_every_nesting_is_right(engine: Any) -> None:
         assert found == pytest.approx(_oracle(len(form), 0.7, 12), rel=1e-12), form
 
 
-STRUCTURE = """
-(define (cdr (cons a b)) b)
-(define (steps y w n)
-  (if (zero? n) y (steps (+ (* w (sin y)) (* 0.1 (* y y))) w (- n 1))))
-
-(define (captured w x) ; the inner function has an outer number in it
-  (cdr (j* (lambda (y) (* w (steps y w 5))) x 1)))
-
-(define (along w x) ; the tangent is of the outer run, and so is the argument
-  (let* (((cons value t) (j* (lambda (y) (steps y 0.9 4)) (* x w) (sin w))))
-    (+ value (* t t))))
-
-(define (shared w x) ; values with structure, one of them twice
-  (let* ((p (cons w (list x w)))
-         ((cons (cons a b) (cons c d))
-          (j* (lambda ((cons u (cons v rest))) (cons (steps u v 3) (* u v)))
-              p (cons x (list w 1)))))
-    (+ (* a c) (+ b (* d d)))))
-
-(define (vectors w x)
-  (let* ((v (vector-set (make-vector 3 x) 1 w))
-         ((cons y t) (j* (lambda (v)
-                           (vector-set v 0 (steps (* (vector-ref v 1) (vector-ref v 2))
-                                                  w 3)))
-                         v (vector-set (make-vector 3 1) 2 w))))
-    (+ (vector-ref t 0) (* (vector-ref t 2) (vector-ref y 0)))))
-
-(define (constant w x) ; a result that no tangent reaches, and a value without one
-  (let* (((cons (cons a b) (cons c d)) (j* (lambda (y) (cons 3 (list #t y))) x w)))
-    (+ a (* c (* w x)))))
-
-(define (both w x) ; forward mode, reverse mode, and forward mode again
-  (cdr (j* (lambda (z) (cdr (*j (lambda (y) (captured (* y z) x)) w 1))) x w)))
-
-(define (told w x) ; what is printed inside is printed once
-  (cdr (j* (lambda (y) (* (write-real (sin y)) (* w y))) x 1)))
-"""
-NAMES = ["captured", "along", "shared", "vectors", "constant", "both"]
+NAMES = (
+    "captured", "along", "shared", "vectors", "constant", "forward", "third", "both",
+)  # fmt: skip
 PLANS = {
     "one stage": logarithmic(stage=1000),
     "many": fixed_space(snapshots=2, stage=3),
 }
+TAPED = {"j*": "j*", "checkpoint-*j": "*j"}
+"""What each operator is compared with, under reverse mode that tapes all of it."""
 
 
+def _structure(operator: str) -> str:
+    return program("nested").replace("OP", operator)
+
+
+@pytest.mark.parametrize("operator", TAPED)
 @pytest.mark.parametrize("plan", PLANS)
-def test_forward_mode_inside_of_reverse_mode(plan: str) -> None:
-    """Against reverse mode that tapes all of it, as no plan asks for less."""
-    module = vlad.compile(STRUCTURE, engine="interpreter")
+def test_reverse_mode_over_a_derivative(plan: str, operator: str) -> None:
+    """The same as where all is taped, and as differences."""
+    module = vlad.compile(_structure(TAPED[operator]), engine="interpreter")
     expected = [module[name].grad(0.8, 0.6) for name in NAMES]
+    for name, right in zip(NAMES, expected, strict=True):
+        ends = [
+            (module[name](0.8 + h, 0.6), module[name](0.8, 0.6 + h))
+            for h in (1e-5, -1e-5)
+        ]
+        slopes = [(up - down) / 2e-5 for up, down in zip(*ends, strict=True)]
+        assert right == pytest.approx(slopes, rel=1e-6, abs=1e-8), name
+        assert any(right)
+    found: list[Any] = []
     for engine in ENGINES:
-        module = vlad.compile(STRUCTURE, engine=engine, plan=PLANS[plan])
-        for name, right in zip(NAMES, expected, strict=True):
-            found = module[name].checkpointed_grad(0.8, 0.6)
-            assert found == pytest.approx(right, rel=1e-12), (engine, name)
+        module = vlad.compile(_structure(operator), engine=engine, plan=PLANS[plan])
+        found.append([module[name].checkpointed_grad(0.8, 0.6) for name in NAMES])
+        for name, mine, right in zip(NAMES, found[-1], expected, strict=True):
+            assert mine == pytest.approx(right, rel=1e-12), (engine, name)
+    assert found[0] == found[1]
+    if plan == "one stage" and operator == "checkpoint-*j":
+        assert found[0] == found[2]  # it stops between blocks, where it stops
 
 
+@pytest.mark.parametrize("operator", TAPED)
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_printed_inside_of_forward_mode_is_printed_once(engine: Any) -> None:
-    text = STRUCTURE + "(checkpoint-*j (lambda (w) (told w 0.6)) 0.8 1) (write-real 7)"
+def test_what_is_printed_inside_is_printed_once(engine: Any, operator: str) -> None:
+    text = _structure(operator)
+    text += "(checkpoint-*j (lambda (w) (told w 0.6)) 0.8 1) (write-real 7)"
     ran = vlad.run(text, engine=engine, plan=fixed_space(snapshots=2, stage=3))
     assert ran.output.startswith(repr(math.sin(0.6)) + "\n(")
     assert ran.output.count(repr(math.sin(0.6))) == 1
+    assert ran.output.endswith(")\n7\n7\n")
 
 
 @pytest.mark.slow("compiled")
@@ -165,3 +154,41 @@ def test_values_that_a_sweep_computes_in_outlive_collections() -> None:
         found = module["dCCC"](0.7, n)
         module.engine.native.call("census")  # type: ignore[attr-defined]
         assert found == pytest.approx(_oracle(3, 0.7, n), rel=1e-9)
+
+
+def test_partials_of_the_user_are_taped_since_they_need_not_be_symmetric() -> None:
+    twice = External(lambda a, b: 3.0 * a, [lambda a, b: 3.0, lambda a, b: 0.0])
+    second = External(lambda a, b: b, [lambda a, b: 0.0, lambda a, b: 1.0])
+    product = External(lambda a, b: a * b, [second, twice])
+    text = """
+    (define (cdr (cons a b)) b)
+    (define (f w) (cdr (OP (lambda (y) (product w y)) 2 1)))
+    """
+    for engine in ENGINES:
+        found = [
+            vlad.compile(
+                text.replace("OP", operator),
+                engine=engine,  # type: ignore[arg-type]
+                externals={"product": product},
+            )["f"].checkpointed_grad(0.5)
+            for operator in ("*j", "checkpoint-*j")
+        ]
+        assert found[0] == found[1] == 3.0, engine
+
+
+def wave(x, n):
+    y = x
+    for _ in range(n):
+        y = y + 1e-5 * math.sin(y) * x
+    return y
+
+
+def test_memory_of_reverse_over_reverse_does_not_grow_with_the_run() -> None:
+    plan = logarithmic(stage=2_000)
+    second = native.grad(native.grad(wave, plan=plan), plan=plan)
+    found = []
+    for n in (1_000, 50_000):
+        second(0.7, n)
+        found.append(bytes_of(second))
+    assert found[1] < 2.0 * found[0]
+    assert found[1] < 3e6

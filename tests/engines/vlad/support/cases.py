@@ -1,15 +1,18 @@
 """Golden programs: what stands in `cases/`, and how output is compared."""
 
 import math
+from ast import literal_eval
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from retape import logarithmic
 from retape.native import RunError
 from tests.engines.vlad.support.seams import engine_of, show
 
 CASES = Path(__file__).parent / "cases"
+PROGRAMS = Path(__file__).parent / "programs"
 ENGINES = ("interpreter", "hybrid", "compiled")
 
 
@@ -36,6 +39,31 @@ def read_cases(file: str) -> tuple[str, list[Case]]:
         number = int(steps) if steps else None
         cases.append(Case(file, index // 2, text, expected, number))
     return prelude, cases
+
+
+def read_faults() -> list[tuple[str, str, str]]:
+    """Texts that are no programs, the place of the fault, and what is said of it."""
+    lines = (CASES / "malformed.faults").read_text().splitlines()
+    told = [answer[3:].partition(" ") for answer in lines[1::2]]
+    texts = [line.replace("\\n", "\n") for line in lines[::2]]
+    return [
+        (text, place, says) for text, (place, _, says) in zip(texts, told, strict=True)
+    ]
+
+
+def program(name: str) -> str:
+    """The text of a program in `programs/`."""
+    return (PROGRAMS / f"{name}.vlad").read_text()
+
+
+def functions(name: str) -> tuple[str, list[tuple[str, Any]]]:
+    """Functions `f0`, `f1`, ... of a program; of each a name, and an argument."""
+    pieces = program(name).split("; # ")[1:]
+    heads = [piece.partition("\n")[0].partition(": ") for piece in pieces]
+    numbered = [piece.replace("@", str(i)) for i, piece in enumerate(pieces)]
+    return "\n; ".join(["", *numbered]), [
+        (head, literal_eval(at)) for head, _, at in heads
+    ]
 
 
 FILES = sorted(path.name for path in CASES.glob("*.cases"))

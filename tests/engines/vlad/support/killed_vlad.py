@@ -10,35 +10,17 @@ import os
 import signal
 import struct
 import sys
+from pathlib import Path
 
 from retape import DiskStore, fixed_space, vlad
 from retape.storage import _run_directory
 
-PROGRAM = """
-(define (car (cons a b)) a)
-(define (cdr (cons a b)) b)
-(define (chain x n)
-  (if (zero? n) '()
-      (let ((f (lambda (y) (* x (sin y))))) (cons f (chain (cos x) (- n 1))))))
-(define (apply-all fs y)
-  (if (null? fs) y ((car fs) (apply-all (cdr fs) (+ y 0.1)))))
-(define (sweep v n)
-  (if (zero? n) v
-      (let ((at (modulo n (vector-length v))) (next (modulo (+ n 1) (vector-length v))))
-        (sweep (vector-set v at (sin (+ (vector-ref v at) (vector-ref v next))))
-               (- n 1)))))
-(define (f v)
-  (let ((w (sweep v 40)) (q '(1.5 . #t)))
-    (cons (* (car q) (+ (apply-all (chain (vector-ref w 0) 25) (vector-ref w 1))
-                        (* (vector-ref v 2) (vector-ref (sweep w 20) 2))))
-          (lambda (z) (* z (vector-ref w 1))))))
-(define (g v) (let ((y (f v))) (+ (car y) ((cdr y) 3))))
-"""
+PROGRAM = Path(__file__).parent / "programs" / "killed.vlad"
 
 
 def run(folder: str, engine: str) -> None:
     module = vlad.compile(
-        PROGRAM,
+        PROGRAM.read_text(),
         engine=engine,  # type: ignore[arg-type]
         plan=fixed_space(snapshots=4, stage=90),
     )
