@@ -2,13 +2,14 @@
 
 import contextlib
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from retape import GradientTypeError, logarithmic, native
-from tests.judges.vlad import numpy_programs, value_programs
+from tests.judges.vlad import expressions, numpy_programs, value_programs
 from tests.judges.vlad.judging import Cell, fresh, judge, right_or_refused
 
 RIGHT = numpy_programs.RIGHT | value_programs.RIGHT
@@ -52,8 +53,15 @@ def test_a_program_of_a_user_of_numba_is_what_python_computes(
         judge(function, args, by if has_gradient else (), cell)
 
 
+@pytest.mark.parametrize("expression", expressions.RIGHT)
+def test_an_expression_is_what_python_computes(expression: str, tmp_path: Path) -> None:
+    function, args = expressions.function_of(expression, tmp_path)
+    by = tuple(range(len(args))) if isinstance(function(*args), float) else ()
+    judge(function, args, by, Cell("interpreter", "fixed space"))
+
+
 def test_the_table_is_as_long_as_promised() -> None:
-    assert len(RIGHT) >= 60
+    assert len(RIGHT) + len(expressions.RIGHT) >= 60
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -62,6 +70,14 @@ def test_what_would_be_another_thing_is_refused_with_advice(name: str) -> None:
     error = right_or_refused(function, args)
     assert error is not None, "it is compiled, and its refusal is not needed any more"
     assert str(error).strip()
+
+
+@pytest.mark.parametrize("expression", expressions.REFUSED)
+def test_an_expression_that_would_be_another_thing_is_refused(
+    expression: str, tmp_path: Path
+) -> None:
+    error = right_or_refused(*expressions.function_of(expression, tmp_path))
+    assert error is not None, "it is compiled, and its refusal is not needed any more"
 
 
 def test_a_fault_inside_of_a_library_function_is_told_where_it_was_called() -> None:

@@ -53,6 +53,30 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
     "augmented tuple": ("t = (x,); t += (b,)", "t[1][0]"),
 }
 
+MORE: dict[str, tuple[str, str]] = {
+    "slice": ("c = b[:1]", "c[0]"),
+    "row of a table": ("c = b.reshape(1, 2)[0]", "c[0]"),
+    "transpose": ("c = b.T", "c[0]"),
+    "ravel": ("c = b.ravel()", "c[0]"),
+    "slice in a tuple": ("t = (b[:1], x)", "t[0][0]"),
+    "choice of slices": ("c = b[:1] if n > 1 else b[1:]", "c[0]"),
+    "slice from a call": ("c = beginning(b)", "c[0]"),
+    "slice in a default": ("g = lambda i, k=b[:1]: k[i]", "g(0)"),
+    "row of a loop": ("for c in b.reshape(1, 2): s = x", "c[0]"),
+    "list": ("q = [b]", "q[0][0]"),
+    "item of a list": ("q = [b]; c = q[0]", "c[0]"),
+    "list from a call": ("q = listed(b)", "q[0][0]"),
+    "longer comprehension": ("q = [b for _ in range(2)]", "q[1][0]"),
+    "dict": ("q = {'a': b}", "q['a'][0]"),
+    "item of a dict": ("q = {'a': b}; c = q['a']", "c[0]"),
+    "record": ("q = Pair(b, x)", "q.a[0]"),
+    "field of a record": ("q = Pair(b, x); c = q.a", "c[0]"),
+    "list of two names": ("q = [x]; r = q; q[0] = x * x", "r[0]"),
+    "list that grows": ("q = [x]; r = q; q.append(x * x)", "sum(r)"),
+    "dict of two names": ("q = {'a': x}; r = q; r['a'] = x * x", "q['a']"),
+}
+"""Those that few places allow: the names are new, or what they hold is of a kind."""
+
 WRITES = {
     "item": "b[0] = x * x",
     "item, augmented": "b[0] += x * x",
@@ -84,7 +108,11 @@ PLACES = {
     "over an array": "for s in a:\n    {construct}\n{write}",
 }
 
+FEW = ("straight on", "written in a later loop", "over an array")
+
 HEAD = """
+from dataclasses import dataclass
+
 import numpy as np
 from contextlib import nullcontext as given
 
@@ -96,6 +124,22 @@ def same(a):
 def pair(a, x):
     return a, x
 
+
+def beginning(a):
+    return a[:1]
+
+
+def listed(a):
+    made = []
+    made.append(a)
+    return made
+
+
+@dataclass
+class Pair:
+    a: np.ndarray
+    x: float
+
 """
 
 
@@ -105,7 +149,7 @@ def _indented(text: str, by: str) -> str:
 
 def program(name: str, construct: str, write: str, place: str) -> str:
     """A function with a construct and a write at a place."""
-    made, read = CONSTRUCTS[construct]
+    made, read = (CONSTRUCTS | MORE)[construct]
     text = PLACES[place]
     for key, part in (("construct", made), ("write", WRITES[write])):
         found = re.search(r"( *)\{" + key + r"\}", text)
@@ -149,13 +193,14 @@ def followed(text: str, error: Exception | None) -> str | None:
 
 
 @pytest.mark.slow("swap", "unpacked tuple", "tuple of a call")
-@pytest.mark.parametrize("construct", CONSTRUCTS)
+@pytest.mark.parametrize("construct", [*CONSTRUCTS, *MORE])
 def test_a_second_name_sees_a_change_or_is_refused(
     construct: str, tmp_path: Path
 ) -> None:
     """And what is refused is right once its advice has been followed."""
     chance, number = random.Random(construct), itertools.count()
-    for place in PLACES:
+    places = PLACES if construct in CONSTRUCTS else FEW
+    for place in places:
         for write in chance.sample(list(WRITES), 2):
             text = HEAD + program("f", construct, write, place)
             for _ in range(4):

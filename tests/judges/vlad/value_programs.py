@@ -249,11 +249,6 @@ def a_dataclass_is_made(x):
     return s, s.rate
 
 
-@right(0.7)
-def a_record_of_the_outside(x):
-    return HOOK.rate * x + HOOK.force(x, 1.0) + HOOK.mass
-
-
 @right(Particles(np.array([0.1, 0.2]), np.array([1.0, -0.5])), 4)
 def arrays_in_a_record(p, n):
     place, speed = p.place.copy(), p.speed
@@ -333,29 +328,6 @@ def four_dimensions(t):
     return total + a[-1, :, 1].sum() + a.ndim + a.size
 
 
-@right(T)
-def reductions_of_three_dimensions(t):
-    a, b, c = t.sum(axis=0), np.mean(t, axis=1), t.max(2)
-    d = np.cumsum(t, axis=-1)
-    e = t / t.sum(axis=2, keepdims=True)[0, 0, 0]
-    return a.sum() * b[1, 2] + (c * c).sum() + d[1, 2, 3] + e.mean() + t.std()
-
-
-@right(T)
-def other_shapes(t):
-    m = t.reshape(6, 4)
-    v = t.reshape(-1)
-    w = np.reshape(t, (2, -1))
-    return (m @ m.T).sum() + v[5] * w[1, 3] + m.reshape((3, 8))[2].sum() + t.ravel()[7]
-
-
-@right(np.array([[0.4, -0.7, 0.9, 0.2], [0.3, 0.8, -0.5, 0.6]]))
-def dimensions_kept(w):
-    a = w / (2.0 + w.sum(axis=1, keepdims=True)) + w * w.mean(axis=0, keepdims=True)
-    b = np.cumsum(w, axis=0) * np.prod(w) + np.var(w, axis=1)[0]
-    return (a * b).sum()
-
-
 @right(U, 4)
 def counted(u, n):
     t = np.arange(0.0, 1.0, 0.3)
@@ -389,101 +361,16 @@ def what_is_not_raised(u):
 # refused
 
 
-@refused(U)
-def a_list_of_two_names(u):
-    xs = [u[0]]
-    ys = xs
-    ys.append(1.0)
-    return sum(xs)
-
-
 @refused([1.0])
 def a_list_of_the_caller(xs):
     xs.append(2.0)
     return sum(xs)
 
 
-@refused(U)
-def an_array_in_a_list_is_written(u):
-    a = u.copy()
-    xs = [a]
-    a[0] = 5.0
-    return xs[0][0]
-
-
-@refused(U)
-def an_array_of_a_list_is_written(u):
-    xs = [u.copy(), u.copy()]
-    a = xs[0]
-    a[0] = 5.0
-    return xs[0][0]
-
-
-def _list_of(u):
-    out = []
-    out.append(u)
-    return out
-
-
-@refused(U)
-def an_array_in_a_list_from_a_call(u):
-    a = u.copy()
-    xs = _list_of(a)
-    a[0] = 5.0
-    return xs[0][0]
-
-
-@refused(U)
-def an_array_in_a_comprehension(u):
-    a = u.copy()
-    xs = [a for _ in range(2)]
-    a[0] = 5.0
-    return xs[1][0]
-
-
-@refused(U)
-def an_array_in_a_dict_is_written(u):
-    a = u.copy()
-    d = {"a": a}
-    a[0] = 5.0
-    return d["a"][0]
-
-
-@refused(U)
-def an_array_of_a_dict_is_written(u):
-    d = {"a": u.copy()}
-    a = d["a"]
-    a[0] = 5.0
-    return d["a"][0]
-
-
-@refused(0.5)
-def a_dict_of_two_names(x):
-    a = {"x": x}
-    b = a
-    b["x"] = 5.0
-    return a["x"]
-
-
 @refused({"x": 1.0})
 def a_dict_of_the_caller(d):
     d["x"] = 2.0
     return d["x"]
-
-
-@refused(Particles(np.zeros(2), np.ones(2)))
-def an_array_of_a_record_is_written(p):
-    place = p.place
-    place[0] = 5.0
-    return p.place[0]
-
-
-@refused(U)
-def an_array_in_a_record_is_written(u):
-    a = u.copy()
-    p = Particles(a, u)
-    a[0] = 5.0
-    return p.place[0]
 
 
 @refused(Particles(np.zeros(2), np.ones(2)))
@@ -524,68 +411,10 @@ def beyond_a_list(u):
 
 
 @refused(U)
-def items_of_two_kinds(u):
-    return [u[0], (1.0, 2.0)]
-
-
-@refused(U)
-def arithmetic_of_a_list(u):
-    return [u[0]] + [u[1]]
-
-
-@refused(U)
-def a_slice_of_a_list(u):
-    xs = [u[0], u[1]]
-    return sum(xs[1:])
-
-
-@refused(U)
 def another_method_of_a_list(u):
     xs = [u[0]]
     xs.insert(0, 1.0)
     return xs[0]
-
-
-@refused(0.5)
-def a_key_that_is_not_there(x):
-    d = {"x": x}
-    return d["y"]
-
-
-@refused(0.5)
-def a_key_that_running_tells(x):
-    d = {1: x}
-    return d[1]
-
-
-@refused(Point(1.0, 2.0))
-def a_field_that_is_not_there(p):
-    return p.z
-
-
-@refused(0.5)
-def a_record_of_too_much(x):
-    return Point(x, x, x, x)
-
-
-@refused(T)
-def arrays_of_other_ranks(t):
-    return (t + t[0]).sum()
-
-
-@refused(T)
-def a_shape_that_does_not_fit(t):
-    return t.reshape(5, 5).sum()
-
-
-@refused(T)
-def an_index_beyond(t):
-    return t[0, 3, 0]
-
-
-@refused(T)
-def a_part_beyond(t):
-    return t[:, 3].sum()
 
 
 @refused(U)
