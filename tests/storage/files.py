@@ -4,7 +4,7 @@ from itertools import count
 
 import fsspec
 
-from retape.storage import RemoteStore
+from retape.storage import RemoteStore, copy_tree
 
 _places = count()
 
@@ -25,3 +25,7 @@ def through_a_file(value):
 
 def file_system():
     return fsspec.filesystem("memory")
+
+
+WAYS = [copy_tree, through_a_file]
+"""From a value to another that is kept."""

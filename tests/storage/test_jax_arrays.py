@@ -7,16 +7,13 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, TieredStore
-from retape.storage import CodecStore, ZarrStore, copy_tree, fingerprint, tree_nbytes
-from tests.storage.files import through_a_file, written
+from retape.storage import CodecStore, ZarrStore, fingerprint, tree_nbytes
+from tests.storage.files import WAYS, written
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 STEPS = 23
-
-
-WAYS = [copy_tree, through_a_file]
 
 
 @pytest.mark.parametrize("again", WAYS)
@@ -45,11 +42,8 @@ def test_what_a_step_can_observe_is_kept(again, made):
     if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         np.testing.assert_array_equal(found, array)
     assert tree_nbytes(array) == array.nbytes
-
-
-def test_what_is_weak_has_another_digest():
-    weak, strong = jnp.asarray(1.5), jnp.float32(1.5)
-    assert fingerprint(weak) != fingerprint(strong)
+    # What is weak has another digest.
+    assert fingerprint(jnp.asarray(1.5)) != fingerprint(jnp.float32(1.5))
 
 
 def test_another_process_without_it_is_told(monkeypatch):
@@ -102,19 +96,19 @@ def reference():
     return np.asarray(states[-1]), np.asarray(g)
 
 
-@pytest.mark.parametrize("where", ["memory", "disk", "tiers", "packed", "zarr"])
+PLACES = {
+    "memory": lambda path: MemoryStore(),
+    "disk": lambda path: DiskStore(path),
+    "tiers": lambda path: TieredStore(MemoryStore(capacity=1), DiskStore(path)),
+    "packed": lambda path: CodecStore(MemoryStore()),
+    "zarr": ZarrStore,
+}
+
+
+@pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("step", [compiled, donating])
 def test_runs(step, where, reference, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda handle: None)
-    if where == "zarr":
-        pytest.importorskip("tensorstore")
-    store = {
-        "memory": MemoryStore,
-        "disk": lambda: DiskStore(tmp_path),
-        "tiers": lambda: TieredStore(MemoryStore(capacity=1), DiskStore(tmp_path)),
-        "packed": lambda: CodecStore(MemoryStore()),
-        "zarr": lambda: ZarrStore(tmp_path),
-    }[where]()
     x0 = start()
     found = retape.adjoint(
         retape.Program(step, backward),
@@ -122,7 +116,7 @@ def test_runs(step, where, reference, tmp_path, monkeypatch):
         seed=lambda u: 2 * u,
         steps=STEPS,
         plan=retape.tiers(memory=1, disk=2, stage=2),
-        store=store,
+        store=PLACES[where](tmp_path),
         key="a test",
     )
     assert isinstance(found.cotangent, jax.Array)
@@ -135,13 +129,12 @@ def test_an_adjoint_is_checked():
     def wrong(u, k, g):
         return backward(u, k, g) + 0.05 * g
 
-    assert retape.check_adjoint(retape.Program(compiled, backward), start(), steps=4).ok
-    assert not retape.check_adjoint(
-        retape.Program(compiled, wrong), start(), steps=4
-    ).ok
     # Types of few bits are tested in their own precision, not left out.
     few = start().astype(jnp.bfloat16)
-    twice = retape.check_adjoint(
-        retape.Program(lambda x, k: 2 * x, lambda x, k, g: 30 * g), few, steps=3
-    )
-    assert not twice.ok
+    rows = [
+        (retape.Program(compiled, backward), start(), True),
+        (retape.Program(compiled, wrong), start(), False),
+        (retape.Program(lambda x, k: 2 * x, lambda x, k, g: 30 * g), few, False),
+    ]
+    for program, x0, right in rows:
+        assert retape.check_adjoint(program, x0, steps=3).ok is right

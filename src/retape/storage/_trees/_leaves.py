@@ -68,6 +68,14 @@ def memory_of(value: Any) -> Iterator[Any]:
         yield from memory_of(part)
 
 
+def endless(value: object) -> StoreError:
+    """The refusal of a tree in which Python's recursion comes to no end."""
+    return StoreError(
+        f"a `{type(value).__name__}` contains itself, or nests too deeply for a state. "
+        "Pass a tree of arrays."
+    )
+
+
 def no_state(value: object) -> StoreError:
     """The refusal of a value that no state may contain."""
     kind = type(value)

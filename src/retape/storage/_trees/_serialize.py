@@ -18,7 +18,7 @@ import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from retape._errors import SnapshotError, StoreError
+from retape._errors import SnapshotError
 from retape.storage._trees._arrays import (
     digest_array,
     into_regions,
@@ -43,6 +43,7 @@ from retape.storage._trees._kinds import (
 )
 from retape.storage._trees._leaves import (
     PLAIN,
+    endless,
     is_array,
     is_number,
     is_of_framework,
@@ -95,10 +96,7 @@ def strip(
     try:
         tree = _strip(value, leaves, of_jax, in_order)
     except RecursionError as error:
-        raise StoreError(
-            f"a `{type(value).__name__}` contains itself, or nests too deeply for a "
-            "state. Pass a tree of arrays."
-        ) from error
+        raise endless(value) from error
     return Stripped(tree, leaves, leaves)
 
 

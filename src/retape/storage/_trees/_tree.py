@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape.storage._trees._arrays import copy_array, copy_arrays, is_plain, span
 from retape.storage._trees._kinds import opaque
-from retape.storage._trees._leaves import PLAIN, is_array, memory_of, node_of
+from retape.storage._trees._leaves import PLAIN, endless, is_array, memory_of, node_of
 from retape.storage._trees._tensors import (
     check_apart,
     copy_tensors,
@@ -51,7 +51,10 @@ def copy_tree(value: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
         return copy_array(value)
-    memory = list(memory_of(value))
+    try:
+        memory = list(memory_of(value))
+    except RecursionError as error:
+        raise endless(value) from error
     arrays = [part for part in memory if is_array(part)]
     copies = iter(copy_arrays(arrays))
     if len(arrays) == len(memory):
@@ -148,6 +151,13 @@ def tree_nbytes(value: Any) -> int:
         >>> tree_nbytes((1, 0.5, 2j))
         32
     """
+    try:
+        return _nbytes(value)
+    except RecursionError as error:
+        raise endless(value) from error
+
+
+def _nbytes(value: Any) -> int:
     if is_array(value):
         return _array_nbytes(value)
     if type(value) in PLAIN:
@@ -160,7 +170,7 @@ def tree_nbytes(value: Any) -> int:
     node = node_of(value)
     if node is None:
         return value.nbytes  # A number of NumPy's, or an array of JAX's.
-    return sum(tree_nbytes(part) for part in node.parts)
+    return sum(_nbytes(part) for part in node.parts)
 
 
 def _array_nbytes(array: Array) -> int:
