@@ -49,6 +49,7 @@ def explain(
     Raises:
         PlanError: If the arguments do not go together.
         BudgetError: If a budget is too small; the least that would do is named.
+        StoreError: If a state contains itself.
 
     Examples:
         >>> import numpy as np
@@ -97,6 +98,7 @@ def measure(
 
     Raises:
         PlanError: If the arguments do not go together.
+        StoreError: If a state contains itself.
 
     Examples:
         >>> import numpy as np

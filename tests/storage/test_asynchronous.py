@@ -10,12 +10,19 @@ import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
 from retape.schedule import Restore
 from retape.storage import AsyncStore, Record
+from tests.judges.core import programs
+from tests.judges.core.test_plans import by_hand
 from tests.programs import run_program
 
 
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda handle: None)
+
+
+def opened(store):
+    store.open("test")
+    return store
 
 
 class Gated(DiskStore):
@@ -42,52 +49,39 @@ PLANS = {
 }
 
 
-def call(store, plan, n=80, ends=None):
-    """A step that changes its argument in place, with two buffers in turn."""
-
-    def step(x, k):
-        x *= 3.9 * (1.0 - x)
-        x += 1e-3 * np.sin(k)
-        return x
-
-    def tape(x, k):
-        slope = 3.9 * (1.0 - 2.0 * x)
-        return step(x, k), slope
-
-    def reverse_step(slope, k, g):
-        g *= slope
-        return g
-
-    return run_program(
-        step,
-        reverse_step,
-        np.linspace(0.11, 0.12, 50),
-        seed=lambda x: np.ones_like(x),
-        tape=tape,
+def call(store, plan, make=programs.in_place, n=80):
+    program = make()
+    found = run_program(
+        program.step,
+        program.reverse_step,
+        program.x0,
         plan=PLANS[plan],
         store=store,
+        steps=n,
         key="a run",
-        **{"steps": n} if ends is None else {"done": ends},
+        **program.options,
     )
+    right = by_hand(program, n)[2]
+    assert np.allclose(program.array(found.cotangent), right, rtol=1e-12)
+    return found
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_the_bits_are_those_of_a_run_in_memory(tmp_path, plan):
-    whole = call(MemoryStore(), plan)
+def test_the_bits_and_counts_are_those_of_a_run_in_memory(tmp_path, plan):
+    whole = call(MemoryStore(), plan, programs.taped)
     disk = AsyncStore(DiskStore(tmp_path / "disk", every=0))
     parts = TieredStore(
         MemoryStore(capacity=1), AsyncStore(DiskStore(tmp_path / "tiered", every=0))
     )
     for store in (disk, parts):
-        found = call(store, plan)
+        found = call(store, plan, programs.taped)
         assert found.cotangent.tobytes() == whole.cotangent.tobytes()
         assert found.report == whole.report  # Counts and bytes, the peak among them.
 
 
 def test_a_write_does_not_keep_the_program_waiting(tmp_path):
     inner = Gated(tmp_path)
-    store = AsyncStore(inner, buffer=250)
-    store.open("test")
+    store = opened(AsyncStore(inner, buffer=250))
     for slot in range(2):
         store.put(slot, slot, "disk", np.full(9, slot), 100)
     assert inner.calls == [] and store.nbytes == 200 and store.peak_buffer == 200
@@ -110,37 +104,32 @@ def test_what_is_read_next_is_read_ahead(tmp_path):
     asked = []
 
     class Noted(AsyncStore):
-        def prefetch(self, step, slot, tier, *, tape=False):
+        def prefetch(self, step, *place, **named):
             asked.append(("prefetch", step))
-            return super().prefetch(step, slot, tier, tape=tape)
+            return super().prefetch(step, *place, **named)
 
-        def get(self, step, slot, tier, *, tape=False):
+        def get(self, step, *place, **named):
             asked.append(("get", step))
-            return super().get(step, slot, tier, tape=tape)
+            return super().get(step, *place, **named)
 
     call(Noted(DiskStore(tmp_path)), "states")
     # `get` itself begins a read that was not begun before.
     asked = [a for i, a in enumerate(asked) if asked[i - 1 : i] != [("get", a[1])]]
-    gets = [step for what, step in asked if what == "get"]
-    assert len(gets) > 10
-    ahead = [i for i, (what, _) in enumerate(asked) if what == "get"]
-    told = sum(("prefetch", asked[i][1]) in asked[max(0, i - 3) : i] for i in ahead)
-    assert told > 0.6 * len(gets)
+    gets = [i for i, (what, _) in enumerate(asked) if what == "get"]
+    told = sum(("prefetch", asked[i][1]) in asked[max(0, i - 3) : i] for i in gets)
+    assert len(gets) > 10 and told > 0.6 * len(gets)
 
 
 def test_what_was_read_ahead_is_read_once_and_nobody_waits_for_all(
     tmp_path, monkeypatch
 ):
     """`isinstance` with a protocol asks for the peaks, which wait for all (3.11)."""
-    flushes = []
-    flush = AsyncStore.flush
+    flushes, reads, flush = [], [], AsyncStore.flush
     monkeypatch.setattr(AsyncStore, "flush", lambda s: (flushes.append(s), flush(s)))
 
     class Counted(DiskStore):
-        reads = 0
-
         def get(self, *place, **named):
-            Counted.reads += 1
+            reads.append(place)
             return super().get(*place, **named)
 
     disk = AsyncStore(Counted(tmp_path))
@@ -148,7 +137,7 @@ def test_what_was_read_ahead_is_read_once_and_nobody_waits_for_all(
     schedule = PLANS["tiers"].schedule(80)
     far = [a for a in schedule if isinstance(a, Restore) and a.tier == "disk"]
     # What still waits to be written is not read at all.
-    assert 0 < Counted.reads <= len(far)
+    assert 0 < len(reads) <= len(far)
     assert len(flushes) < 10 < found.report.stores
     # They are asked for at the end, and nothing that was read ahead is lost.
     assert disk.peak_snapshots == 3
@@ -157,8 +146,7 @@ def test_what_was_read_ahead_is_read_once_and_nobody_waits_for_all(
 def test_a_read_overtakes_writes_and_a_damaged_file_is_repaired(tmp_path):
     inner = Gated(tmp_path)
     inner.gate.release()
-    store = AsyncStore(inner, buffer="1 MB")
-    store.open("test")
+    store = opened(AsyncStore(inner, buffer="1 MB"))
     store.put(0, 0, "disk", 1.5, 8)
     store.flush()
     store.put(4, 1, "disk", 2.5, 8)
@@ -176,54 +164,51 @@ def test_a_read_overtakes_writes_and_a_damaged_file_is_repaired(tmp_path):
     store.close()
 
 
-def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path, monkeypatch):
-    whole = call(MemoryStore(), "states")
-    writes = [0]
-    original = os.replace
+class Full(DiskStore):
+    """A disk that has no room for the ninth write, or for the record of the end."""
 
-    class Full(DiskStore):
-        def put(self, *arguments, **named):
-            writes[0] += 1
-            if writes[0] == 9:
-                raise StoreError("`the disk` cannot be written: No space left")
-            super().put(*arguments, **named)
+    fails, writes = "put", 0
 
-    del original, monkeypatch
-    message = "in the background, step .* could not be written: .*No space left"
-    with pytest.raises(StoreError, match=message):
-        call(AsyncStore(Full(tmp_path, every=0)), "states")
-    again = call(AsyncStore(DiskStore(tmp_path, every=0)), "states")
-    assert again.report.resumed
-    assert again.cotangent.tobytes() == whole.cotangent.tobytes()
+    def put(self, *arguments, **named):
+        self.writes += 1
+        if self.fails == "put" and self.writes == 9:
+            raise StoreError("`the disk` cannot be written: No space left")
+        super().put(*arguments, **named)
+
+    def record(self, record):
+        if self.fails == "record" and record.left == 0:
+            raise StoreError("`record.npz` cannot be written: No space left")
+        super().record(record)
 
 
-def test_an_error_that_nothing_follows_is_raised_by_close(tmp_path):
-    class Full(DiskStore):
-        def record(self, record):
-            if record.left == 0:
-                raise StoreError("`record.npz` cannot be written: No space left")
-            super().record(record)
-
-    with pytest.raises(StoreError, match="the record could not be written: `record"):
-        call(AsyncStore(Full(tmp_path)), "states")
-    assert call(DiskStore(tmp_path), "states").report.resumed
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        ("put", "in the background, step .* could not be written: .*No space left"),
+        ("record", "the record could not be written: `record"),
+    ],
+)
+def test_an_error_in_the_background_is_raised_by_what_comes_next(tmp_path, fails, said):
+    """By the next call, or by `close`; and the next process goes on."""
+    disk = Full(tmp_path, every=0)
+    disk.fails = fails
+    with pytest.raises(StoreError, match=said):
+        call(AsyncStore(disk), "states")
+    assert call(AsyncStore(DiskStore(tmp_path, every=0)), "states").report.resumed
 
 
 def test_a_record_is_of_the_cotangent_as_it_was(tmp_path):
-    store = AsyncStore(DiskStore(tmp_path))
-    store.open("test")
-    g = np.ones(3)
+    store, g = opened(AsyncStore(DiskStore(tmp_path))), np.ones(3)
     store.record(Record(9, 4, g, "test"))
     g[:] = 7.0
     store.close()
-    record = AsyncStore(DiskStore(tmp_path)).inner.open("test")
+    record = DiskStore(tmp_path).open("test")
     assert record is not None and record.cotangent.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_cotangents_of_a_class_of_their_own_are_written_at_once(tmp_path):
     disk = DiskStore(tmp_path, pack_cotangent=sorted, unpack_cotangent=set)
-    store = AsyncStore(disk)
-    store.open("test")
+    store = opened(AsyncStore(disk))
     store.record(Record(9, 4, {3, 1}, "test"))
     store.close()
     found = disk.open("test")
@@ -233,8 +218,7 @@ def test_cotangents_of_a_class_of_their_own_are_written_at_once(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
 def test_a_forked_child_is_refused(tmp_path):
-    store = AsyncStore(DiskStore(tmp_path))
-    store.open("test")
+    store = opened(AsyncStore(DiskStore(tmp_path)))
     store.put(0, 0, "disk", 1.5, 8)
     store.flush()
     # As in a child: threads make a real fork in a test a warning of Python 3.12.
