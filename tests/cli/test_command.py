@@ -1,7 +1,10 @@
 """The command: what it prints, draws and refuses."""
 
+# ruff: noqa: E501 - a line is a command
+
 import io
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -16,62 +19,84 @@ from retape.schedule import Hierarchy, Mixed, Schedule
 from retape.viz import draw_figure, draw_text
 from tests.plan.seams import SAMPLES
 
+CASES = r"""
+--version -> 0 retape 0.
+plan --steps 1000 fixed-space:9 -> 0 3999 advances (each step at most 5 times)
+plan --steps 60 fixed-space:4,store=state+tape -> 0 tapes kept
+plan --steps 60 tiers:memory=2,disk=9 -> 0 snapshots on disk; cost
+plan --steps 60 'tiers:memory=1 kB,disk=2 kB' --capsule 100 --tape 100 -> 0 cost
+plan --steps 60 tiers:levels=device/2+host/3/1/1+remote/9/6/6 -> 0 remote: 1 stores, 1 restores, at most 1; cost
+plan --steps 60 segments:store=state+tape -> 1 is not an option of the plan `segments`
+plan --steps 10 'within:1 kB' -> 1 neither `--capsule` nor `--tape` was given. Pass
+plan --steps 10 logarithmic --tape much -> 1 `tape='much'` is not an amount
+plan --steps -3 segments -> 1 `--steps -3` is not valid
+plan --steps 9 'within:30 MB' --capsule 3 -> 1 `--capsule` goes with `--tape`
+plan --steps 1000 'tiers:memory=30 MB,disk=1 GB' --capsule '1 MB' --tape '40 MB' -> 1 does not hold the tape of a stage, which takes 40000000
+plan --steps 10 -> 2 the following arguments are required: PLAN
+plot --steps 6 fixed-space:2 -> 0 o>>o>#\n|  o#\n|  #\noo#\n
+plot --steps 50 fixed-space:2 --rows 3 -> 0 ... and 47 more rows
+plot --steps 9 fixed-space:2,store=state+tape -> 0 < swept back from a kept tape
+plot --steps 1e6 fixed-space:20 -> 1 a drawing of 1000000 stages is too large
+plot --steps 9 fixed-space:2 --width 0 -> 2 argument --width: 0 is too small: pass at least 1
+plot --steps 9 fixed-space:2 --rows -3 -> 2 argument --rows: -3 is too small
+plot --steps 9 fixed-space:2 --width many -> 2 'many' is not a whole number
+plot --steps 1.5 fixed-space:2 -> 2 argument --steps: '1.5' is not a whole number
+plot --steps long fixed-space:2 -> 2 'long' is not a whole number, such as 1000 or 1e6
+show model.py:scaled f64[2,3] 3 -> 0 program(a: f
+show no_file.py:f 0.5 -> 1 `no_file.py` is not a file, and cannot be imported
+show halve 0.5 -> 1 `halve` names no function: write FILE:FUNCTION
+show model.py:nothing 0.5 -> 1 defines no function `nothing`
+show model.py:NUMBER 0.5 -> 1 defines no function `NUMBER`
+show model.py:halve f32(4) -> 1 `f32(4)` is neither the type of an array
+show model.py:halve 3 -> 1 `3` is a whole number, and the gradient is taken with r
+show model.py:halve f99[4] -> 1 there is no element type float99
+show model.py:halve f32[4] --only x -> 1 `--only x` is not a pass
+vlad p.vlad --engine interpreter --plan fixed-space:2,stage=3 -> 0 (8 . 12)
+vlad p.vlad --engine interpreter --plan fixed_space:2 -> 0 (8 . 12)
+vlad p.vlad --engine interpreter --plan fixed-space:2,store=state+tape -> 2 slots may hold tapes, and VLAD keeps states only
+"""
+"""A command, the status that it ends with, and words that it prints or is told."""
+SIZES = "--capsule 100 --tape 100"
+KINDS = [
+    f"{command} --steps 4 {SIZES} '{kind.text}' -> 0 {words}"
+    for kind in SAMPLES
+    for command, words in [("plan", "4 steps in"), ("plot", "taped and swept back")]
+]
 
-def test_plan_predicts(capsys):
-    assert main(["plan", "--steps", "1000", "fixed-space:9"]) == 0
-    assert "3999 advances (each step at most 5 times)" in capsys.readouterr().out
+
+def run(line, capsys):
+    """The status of a command, and what it prints; what it says of a fault."""
+    try:
+        status = main(shlex.split(line))
+    except SystemExit as ended:
+        status = ended.code
+    said = capsys.readouterr()
+    assert bool(said.err) == bool(status)
+    return status, said.err if status else said.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["within:1 kB"], "neither `--capsule` nor `--tape` was given. Pass"),
-        (["logarithmic", "--tape", "much"], "`tape='much'` is not an amount"),
-    ],
-)
-def test_errors_are_printed_and_end_with_1(arguments, text, capsys):
-    assert main(["plan", "--steps", "10", *arguments]) == 1
-    assert text in capsys.readouterr().err
+@pytest.mark.parametrize("case", CASES.strip().splitlines() + KINDS)
+def test_a_command_ends_and_says_what_it_should(case, where, monkeypatch, capsys):
+    (where.parent / "p.vlad").write_text(
+        "(checkpoint-*j (lambda (x) (* x (* x x))) 2 1)"
+    )
+    monkeypatch.chdir(where.parent)
+    line, _, after = case.partition(" -> ")
+    status, _, words = after.partition(" ")
+    found, said = run(line, capsys)
+    assert found == int(status) and words.replace(r"\n", "\n") in said
 
 
-def test_tapes_and_tiers_can_be_asked_for(capsys):
-    assert main(["plan", "--steps", "60", "fixed-space:4,store=state+tape"]) == 0
-    assert "tapes kept" in capsys.readouterr().out
-    assert main(["plan", "--steps", "60", "tiers:memory=2,disk=9"]) == 0
-    assert "snapshots on disk; cost" in capsys.readouterr().out
-    tiers = ["tiers:memory=1 kB,disk=2 kB", "--capsule", "100", "--tape", "100"]
-    assert main(["plan", "--steps", "60", *tiers]) == 0
-    assert "cost" in capsys.readouterr().out
-    levels = ["tiers:levels=device/2+host/3/1/1+remote/9/6/6"]
-    assert main(["plan", "--steps", "60", *levels]) == 0
-    assert "remote: 1 stores, 1 restores, at most 1; cost" in capsys.readouterr().out
-    assert main(["plan", "--steps", "60", *levels, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["tiers"]
+def test_tiers_and_bytes_are_told_as_json(capsys):
+    levels = "tiers:levels=device/2+host/3/1/1+remote/9/6/6"
+    told = json.loads(run(f"plan --steps 60 {levels} --json", capsys)[1])["tiers"]
     assert list(told) == ["device", "host", "remote"]
     assert told["host"]["snapshots"] == 3 and told["host"]["bytes"] is None
-    assert main(["plan", "--steps", "60", "segments:store=state+tape"]) == 1
-    assert "is not an option of the plan `segments`" in capsys.readouterr().err
-    assert main(["plot", "--steps", "9", "fixed-space:2,store=state+tape"]) == 0
-    assert "< swept back from a kept tape" in capsys.readouterr().out
-
-
-def test_a_negative_length_is_refused(capsys):
-    assert main(["plan", "--steps", "-3", "segments"]) == 1
-    assert "`--steps -3` is not valid" in capsys.readouterr().err
-
-
-def test_wrong_usage_ends_with_2(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["plan", "--steps", "10"])
-    assert ended.value.code == 2
-    assert "the following arguments are required: PLAN" in capsys.readouterr().err
-
-
-def test_plot_draws_text(capsys):
-    assert main(["plot", "--steps", "6", "fixed-space:2"]) == 0
-    assert capsys.readouterr().out.startswith("o>>o>#\n|  o#\n|  #\noo#\n")
-    main(["plot", "--steps", "50", "fixed-space:2", "--rows", "3"])
-    assert "... and 47 more rows" in capsys.readouterr().out
+    sizes = "--capsule '1 MB' --tape '40 MB' --steps 1000 --json"
+    _, text = run(f"plan 'tiers:memory=150 MB,disk=1 GB' {sizes}", capsys)
+    found = json.loads(text)
+    assert 41_000_000 <= found["peak_bytes"] <= 150_000_000
+    assert found["disk_bytes"] <= 10**9
 
 
 def test_plot_writes_a_figure(tmp_path, capsys):
@@ -119,29 +144,6 @@ def test_long_schedules_share_columns():
 # What a command meets in a terminal ---------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.text)
-def test_every_kind_of_plan_can_be_predicted_and_drawn(kind, capsys):
-    sizes = ["--capsule", "100", "--tape", "100", kind.text]
-    assert main(["plan", "--steps", "4", *sizes]) == 0
-    assert capsys.readouterr().out.startswith("4 steps in")
-    assert main(["plot", "--steps", "4", *sizes]) == 0
-    assert "taped and swept back" in capsys.readouterr().out
-
-
-def test_bytes_are_the_peak(capsys):
-    sizes = ["--capsule", "1 MB", "--tape", "40 MB", "--steps", "1000", "--json"]
-    assert main(["plan", "tiers:memory=150 MB,disk=1 GB", *sizes]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert 41_000_000 <= found["peak_bytes"] <= 150_000_000
-    assert found["disk_bytes"] <= 10**9
-    assert main(["plan", "tiers:memory=30 MB,disk=1 GB", *sizes]) == 1
-    assert "does not hold the tape of a stage, which takes 40000000" in (
-        capsys.readouterr().err
-    )
-    assert main(["plan", "within:30 MB", "--steps", "9", "--capsule", "3"]) == 1
-    assert "`--capsule` goes with `--tape`" in capsys.readouterr().err
-
-
 def test_a_prediction_is_printed_as_json(capsys):
     assert main(["plan", "--steps", "1e3", "fixed-space:9", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -159,23 +161,6 @@ def replay_of(actions):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--width", "0"], "argument --width: 0 is too small: pass at least 1"),
-        (["--rows", "-3"], "argument --rows: -3 is too small"),
-        (["--width", "many"], "'many' is not a whole number"),
-        (["--steps", "1.5"], "argument --steps: '1.5' is not a whole number"),
-        (["--steps", "long"], "'long' is not a whole number, such as 1000 or 1e6"),
-    ],
-)
-def test_numbers_that_cannot_be_are_wrong_usage(arguments, said, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["plot", "--steps", "9", "fixed-space:2", *arguments])
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("out", "said"),
     [
         ("missing/figure.png", "cannot be written: No such file or directory. Pass an"),
@@ -188,18 +173,6 @@ def test_a_figure_that_cannot_be_written_is_one_sentence(out, said, tmp_path, ca
     error = capsys.readouterr().err
     assert error.startswith("retape: `--out ") and said in error
     assert error.count("\n") == 1
-
-
-def test_a_drawing_that_nobody_could_look_at_is_refused(capsys):
-    assert main(["plot", "--steps", "1e6", "fixed-space:20"]) == 1
-    assert "a drawing of 1000000 stages is too large" in capsys.readouterr().err
-
-
-def test_the_version_is_told(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["--version"])
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == f"retape {retape.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -272,14 +245,3 @@ def test_what_takes_long_is_told_on_a_terminal(monkeypatch):
     with _waiting.waiting("searching", quick), _waiting.waiting("searching", plain):
         pass
     assert quick.getvalue() == plain.getvalue() == ""
-
-
-def test_vlad_takes_a_plan_in_the_same_grammar(tmp_path, capsys):
-    path = tmp_path / "p.vlad"
-    path.write_text("(checkpoint-*j (lambda (x) (* x (* x x))) 2 1)")
-    command = ["vlad", str(path), "--engine", "interpreter", "--plan"]
-    for plan in ("fixed-space:2,stage=3", "fixed_space:2"):
-        assert main([*command, plan]) == 0
-        assert capsys.readouterr().out == "(8 . 12)\n"
-    assert main([*command, "fixed-space:2,store=state+tape"]) == 2
-    assert "slots may hold tapes, and VLAD keeps states only" in capsys.readouterr().err

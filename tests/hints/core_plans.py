@@ -105,7 +105,7 @@ costs = retape.StepCosts(forward=2.0)
 adjoint(plan=retape.tiers(memory=1, disk=2, costs=costs), store=retape.MemoryStore())
 
 retape.tiers(disk=2)
-says: Pass `memory`
+PlanError says: Pass `memory`
 adjoint(plan=retape.tiers(memory=1, disk=2), store=retape.MemoryStore())
 says: or the tiers as `levels=(retape.Tier(...), ...)`
 plan = retape.tiers(levels=(retape.Tier('near', 1), retape.Tier('far', 2)))
@@ -127,7 +127,7 @@ says: Pass `units`
 adjoint(plan=retape.chain(**LARGE, units=100))
 
 retape.tiers(levels=(3, 4))
-says: Pass `retape.Tier(name, snapshots)`
+PlanError says: Pass `retape.Tier(name, snapshots)`
 name, snapshots = 'near', 3
 plan = retape.tiers(levels=(retape.Tier(name, snapshots),))
 adjoint(plan=plan, store=retape.MemoryStore())

@@ -158,7 +158,8 @@ len(check_machine(Opaque(9), view=seen)) > 5
 
 import retape.viz
 retape.viz.draw_text(3)
-says: Pass a stream of actions, such as `retape.schedule.Schedule(20, snapshots=3)`
+ScheduleError says: Pass a stream of actions, such as
+    `retape.schedule.Schedule(20, snapshots=3)`
 import retape.viz
 retape.viz.draw_text(retape.schedule.Schedule(20, snapshots=3)) != ''
 """,
@@ -174,7 +175,7 @@ says: or `store=retape.MemoryStore()`
 adjoint(plan=retape.tiers(memory=1, disk=2), store=retape.MemoryStore())
 
 retape.adjoint(SQUARE, 1.5, steps=3)
-says: Pass `seed`
+PlanError says: Pass `seed`
 retape.adjoint(SQUARE, 1.5, steps=3, seed=one).cotangent
 says: or a program with `cost` and `cost_gradient`  as: cost_gradient=
 adjoint(seed=None, cost=lambda x, k: x,
@@ -186,15 +187,15 @@ says: pass `store`
 adjoint(plan=retape.fixed_space(snapshots=3), store=retape.MemoryStore())
 
 adjoint(plan='fixed')
-says: Pass one, such as `retape.fixed_space(snapshots=20)`
+PlanError says: Pass one, such as `retape.fixed_space(snapshots=20)`
 adjoint(plan=retape.fixed_space(snapshots=20))
 
 adjoint(store='memory')
-says: Pass a `retape.MemoryStore()`
+StoreError says: Pass a `retape.MemoryStore()`
 adjoint(store=retape.MemoryStore())
 
 retape.adjoint(step, 1.5, seed=one, steps=3)
-says: Pass `retape.Program(step, reverse_step)`
+PlanError says: Pass `retape.Program(step, reverse_step)`
 retape.adjoint(THE_CODE, 1.5, seed=one, steps=3).cotangent
 
 diagnose(hidden=True)
@@ -230,7 +231,7 @@ with retape.interruptible(time_limit=60):
 found
 
 retape.interruptible(time_limit='an hour')
-says: pass a number of seconds, or a `datetime.timedelta`
+PlanError says: pass a number of seconds, or a `datetime.timedelta`
 hour = datetime.timedelta(hours=1)
 retape.interruptible(time_limit=hour).time_limit
 gives: 3600.0

@@ -195,7 +195,7 @@ says: pass 'bfloat16' or `retape.storage.bounded(relative=1e-4)`
 packed(CodecStore(MemoryStore(), retape.storage.bounded(relative=1e-4)))
 
 CodecStore(MemoryStore(), 'zip')
-says: Pass {}, or `retape.storage.bounded(relative=1e-4)`
+PlanError says: Pass {}, or `retape.storage.bounded(relative=1e-4)`
 packed(CodecStore(MemoryStore(), retape.storage.bounded(relative=1e-4)))
 
 MemoryStore(capacity='2 GiB')

@@ -156,11 +156,11 @@ says: Pass `retape.within({})`
 retape.jax.grad(looped, plan=THE_CODE)(X)
 
 retape.jax.grad(looped, plan=retape.fixed_space)(X)
-says: Write `plan=retape.fixed_space(snapshots=8)`
+PlanError says: Write `plan=retape.fixed_space(snapshots=8)`
 retape.jax.grad(looped, plan=retape.fixed_space(snapshots=8))(X)
 
 retape.jax.grad(looped, plan='1 MB')(X)
-says: write `plan=retape.within('1 MB')`
+PlanError says: write `plan=retape.within('1 MB')`
 retape.jax.grad(looped, plan=retape.within('1 MB'))(X)
 
 retape.jax.grad(looped, plan=20000)(X)
@@ -168,7 +168,7 @@ says: write `plan=retape.within(20000)`
 retape.jax.grad(looped, plan=retape.within(20000))(X)
 
 retape.jax.grad(looped, plan=20)(X)
-says: for snapshots `plan=retape.fixed_space(snapshots=20)`
+PlanError says: for snapshots `plan=retape.fixed_space(snapshots=20)`
 retape.jax.grad(looped, plan=retape.fixed_space(snapshots=20))(X)
 
 retape.jax.grad(looped, PLAN)(X)
@@ -184,7 +184,7 @@ retape.jax.grad(looped, plan=retape.fixed_space(snapshots=3))(X)
         "jnp.cos(X)",
         r"""
 retape.jax.grad(jnp.sin)(X)
-says: use `retape.jax.vjp`
+GradientTypeError says: use `retape.jax.vjp`
 value, pull = retape.jax.vjp(jnp.sin, X)
 pull(jnp.ones(3))[0]
 

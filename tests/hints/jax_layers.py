@@ -122,7 +122,7 @@ def f(x):
 jax.grad(retape.jax.checkpoint(f, policy=save))(X)
 
 jax.grad(retape.jax.checkpoint(looped, policy='sqrt'))(X)
-says: Pass one of `retape.jax.policies`
+PlanError says: Pass one of `retape.jax.policies`
 policy = retape.jax.policies.sqrt()
 jax.grad(retape.jax.checkpoint(chain, policy=policy))(X)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import retape
 from retape import RetapeError, RetapeWarning
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,7 @@ class Row:
         value: What the last expression of `right` gives, computed without Retape.
         written: What `right` has instead of the code, where that names its parts
             (`(if test then else)`) or is no code of this program (a setting, say).
-        error: The class of the refusal, where it is not one of Retape's.
+        error: The class of the refusal, where it is not any one of Retape's.
         slow: Whether it takes more than two processor seconds.
     """
 
@@ -53,9 +54,9 @@ def rows(gives: str, transcript: str) -> list[Row]:
 
     A block begins with what is wrong. It is told what stands behind `says:`, once or
     several times, each with what is right below it and, behind `gives:`, its value,
-    where that is not the one of the whole table. Before `says:` stand the class of an
-    error that is not one of Retape's, and `slow`; behind the hint ` as: ` and what is
-    written instead of its code. A text goes on in lines that begin with four spaces.
+    where that is not the one of the whole table. Before `says:` stand the class of the
+    error, where it is asked for, and `slow`; behind the hint ` as: ` and what stands in
+    the place of its code. A text goes on in lines that begin with four spaces.
     """
     found = []
     for block in transcript.strip().split("\n\n"):
@@ -74,7 +75,8 @@ def _row(told: str, wrong: str, right: str, value: str) -> Row:
     parts = SAYS.fullmatch(told)
     assert parts is not None and right, f"this is no row: {told}"
     says, _, written = parts["says"].partition(" as: ")
-    error = getattr(builtins, parts["error"]) if parts["error"] else None
+    name = parts["error"]
+    error = name and (getattr(retape, name, None) or getattr(builtins, name))
     return Row(says.strip(), wrong, right, value, written, error, bool(parts["slow"]))
 
 

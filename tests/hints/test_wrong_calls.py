@@ -1,6 +1,7 @@
 """Calls that a newcomer gets wrong: each is an error of ours, or Python's that names it.
 
-Every line is a call of its own. What an error says to write is tried in `test_hints`.
+Every line is a call of its own. What an error says to write is tried in `test_hints`,
+with some thirty more such calls.
 """
 
 # ruff: noqa: E501 - a line is a call
@@ -27,8 +28,6 @@ from retape import native, vlad
 
 OURS = {
     "PlanError": """
-        retape.fixed_space(snapshots="20")
-        retape.fixed_space(snapshots=0)
         retape.fixed_space(snapshots=2.5)
         retape.fixed_space(snapshots=3, stage=0)
         retape.fixed_space(snapshots=3, split="half")
@@ -37,28 +36,18 @@ OURS = {
         retape.within("1 XB")
         retape.within(-5)
         retape.within("0.5")
-        retape.tiers(memory=2)
-        retape.tiers(levels=[3, 4])
         retape.Plan(snapshots=3, memory="1 GB")
-        retape.fixed_space(snapshots=3).predict(-1)
-        retape.fixed_space(snapshots=3).predict("10")
-        retape.jax.grad(f, plan=20)(x)
-        retape.jax.grad(f, plan="1 GB")(x)
-        retape.jax.grad(f, plan=retape.fixed_space)(x)
         retape.jax.grad(f, plan=retape.segments())(x)
         retape.jax.grad(f, plan=retape.tiers(memory=2, disk=2))(x)
-        retape.jax.checkpoint(f, policy="dots")(x)
         retape.jax.scan(turn, x, levels=0, length=3)
         retape.jax.scan(turn, x, None, length=4, levels=2, segment_length=2)
         retape.jax.advise(f, x, memory=0)
         retape.torch.recompute()
-        retape.torch.recompute("1 GB")
         retape.torch.recompute(memory=0.5)
         retape.torch.recompute(memory="1 GB", snapshots=3)
         retape.torch.recompute(plan=retape.segments())
         retape.torch.recompute(memory="lots")
         retape.torch.recompute(memory="1 GB", mode="fast")
-        retape.torch.recompute(memory="1 GB", store="folder")
         retape.torch.recompute(memory="1 GB", policy=3)
         retape.torch.recompute(memory="1 GB")(model(t))
         retape.torch.recompute(snapshots=4, stage="x")
@@ -70,31 +59,20 @@ OURS = {
         adj(steps=-1)
         adj(steps="10")
         adj(steps=None)
-        adj(seed=None)
-        adj(program=step)
         adj(program=retape.Program(lambda x: x, back))
         adj(program=retape.Program(step, lambda x, g: g))
-        adj(plan=3)
         adj(verify="yes")
         retape.measure(P, X)
         retape.viz.timeline(retape.adjoint(P, X, seed=one, steps=10).report)
         retape.viz.timeline(3)
         vlad.run("1", engine="fast")
         vlad.run("1", plan=3)
-        retape.storage.CodecStore(retape.MemoryStore(), "zip")
-        retape.interruptible(time_limit="1 h")
-        retape.schedule.Schedule(10, snapshots=0)
-        retape.torch.checkpoint_sequential(3, 2, t)
-    """,
-    "BudgetError": """
-        retape.within("1 kB").predict(1000, capsule_bytes=800, tape_bytes=2400)
     """,
     "GradientTypeError": """
         retape.jax.grad(3)(x)
         retape.jax.grad(f)(3)
         retape.jax.grad(f)("x")
         retape.jax.grad(f, argnums=2)(x)
-        retape.jax.grad(lambda x: x)(x)
         retape.jax.grad(lambda x: 3)(x)
         retape.jax.measure(f)
         retape.jax.value_and_grad(f, argnums="x")(x)
@@ -113,22 +91,16 @@ OURS = {
         retape.driver.run(3, retape.segments())
     """,
     "StoreError": """
-        adj(store="folder")
         adj(store=3)
         retape.storage.AsyncStore("folder")
         retape.jax.grad(f, store="folder")(x)
         adj(store=retape.DiskStore("/etc/passwd"))
     """,
-    "ScheduleError": """
-        retape.viz.draw_text(3)
-    """,
     "LanguageError": """
         native.grad(lambda x: [x])(1.0)
         native.value_and_grad(lambda x: x, argnums=3)(1.0)
-        vlad.run("(+ 1")
         vlad.run("(+ 1 #t)")
         vlad.run("(f 1)")
-        vlad.run(3)
     """,
 }
 """By the class of the error."""
@@ -205,7 +177,3 @@ def test_a_wrong_call_is_told_in_an_error_of_ours(error: str, call: str) -> None
 def test_what_python_says_itself_names_the_argument(words: str, call: str) -> None:
     with pytest.raises((TypeError, AttributeError, ValueError), match=words):
         eval(call, dict(NAMES))
-
-
-def test_there_are_more_than_seventy_of_them() -> None:
-    assert len({call for _, call in CELLS}) == len(CELLS) > 74

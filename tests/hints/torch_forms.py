@@ -86,7 +86,7 @@ says: give modules their names with `retape.torch.name_modules`
 with_modules(retape.torch.name_modules)
 
 retape.torch.checkpoint_sequential(3, 2, leaf())
-says: Pass an `nn.Sequential`
+PlanError says: Pass an `nn.Sequential`
 chain = nn.Sequential(nn.Tanh(), nn.Tanh())
 grad(lambda x: retape.torch.checkpoint_sequential(chain, 2, x).sum())
 gives: grad(lambda x: x.tanh().tanh().sum())

@@ -94,7 +94,7 @@ def f(x):
 grad(f)
 
 recompute('1MB')
-says: Say `recompute(memory='1MB')`
+PlanError says: Say `recompute(memory='1MB')`
 grad(recompute(memory='1MB')(chain))
 
 recompute(0.5)
@@ -156,7 +156,7 @@ async def f(x):
 grad(lambda x: asyncio.run(f(x)))
 
 recompute(snapshots=2, stage=1, store='disk')
-says: Pass "cpu" for host memory, or a `retape.DiskStore`
+PlanError says: Pass "cpu" for host memory, or a `retape.DiskStore`
 store = retape.DiskStore(tmp_path / 'run')
 grad(recompute(snapshots=2, stage=1, store=store)(chain))
 

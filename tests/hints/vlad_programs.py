@@ -56,7 +56,7 @@ ROWS = rows(
     "'3\\n'",
     r"""
 vlad.run(3)
-says: Pass the text of one, or the path of a `.vlad`  as: (+ 1 2)
+LanguageError says: Pass the text of one, or the path of a `.vlad`  as: (+ 1 2)
 vlad.run('(+ 1 2)').values
 gives: (3.0,)
 
@@ -99,7 +99,7 @@ says: write the missing `|#`
 run('#| sum |# 3')
 
 run('(+ 1 2')
-says: write the missing `)`
+LanguageError says: write the missing `)`
 run('(+ 1 2)')
 
 run('(+ 1 2]')

@@ -8,7 +8,6 @@ import os
 import stat
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -29,40 +28,50 @@ FLAGS = ("-fPIC", "-shared", "-fvisibility=hidden")
 
 
 @pytest.fixture(params=[_c_compiler.TOOLS, _accelerate.TOOLS], ids=["vlad", "torch"])
-def tools(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> native_code.Toolchain:
+def tools(request, monkeypatch):
     monkeypatch.delenv(request.param.variable, raising=False)
     return request.param
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv("RETAPE_CACHE", str(folder))
     return folder
 
 
-def built(tools: native_code.Toolchain, text: str = TEXT) -> bytes:
-    suffix = ".c" if tools.language == "C" else ".cpp"
-    return native_code.build(tools, native_code.Program(text, suffix, FLAGS))
-
-
-def value(tools: native_code.Toolchain, image: bytes) -> int:
-    return native_code.load(tools, image, ctypes.CDLL)[0].get()
+@pytest.fixture
+def no_cache(tmp_path, monkeypatch):
+    """A cache that cannot be a folder."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "file" / "cache"))
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def no_compiler(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+
+@pytest.fixture
+def compiler(tools, tmp_path, monkeypatch):
+    """Has a script of Python stand for the compiler that a user names."""
+
+    def named(script):
+        (tmp_path / "cc.py").write_text(script)
+        command = f"{sys.executable} {tmp_path / 'cc.py'}"
+        monkeypatch.setenv(tools.variable, command)
+
+    return named
+
+
+@pytest.fixture
+def compilations(monkeypatch):
     """The compilers that were run."""
-    made: list[str] = []
+    made = []
     before = _build._compile
 
-    def noted(
-        objects: native_code.ObjectCache,
-        compiler: tuple[str, ...],
-        program: native_code.Program,
-    ) -> bytes:
+    def noted(objects, compiler, program):
         made.append(compiler[0])
         return before(objects, compiler, program)
 
@@ -70,20 +79,49 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def _compiler(folder: Path, script: str) -> str:
-    """A command that stands for a compiler, and runs a script."""
-    (folder / "cc.py").write_text(script)
-    return f"{sys.executable} {folder / 'cc.py'}"
+def suffix(tools):
+    return ".c" if tools.language == "C" else ".cpp"
 
 
-def _entry(cache: Path) -> Path:
+def built(tools):
+    program = native_code.Program(TEXT, suffix(tools), FLAGS)
+    return native_code.build(tools, program)
+
+
+def value(tools, image):
+    return native_code.load(tools, image, ctypes.CDLL)[0].get()
+
+
+def _entry(cache):
     (entry,) = cache.glob("*.object")
     return entry
 
 
+def _linked_elsewhere(entry):
+    other = entry.with_name("elsewhere")
+    entry.rename(other)
+    entry.symlink_to(other)
+
+
+def _changed(entry):
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+
+
+DAMAGES = {
+    "truncated": lambda entry: entry.write_bytes(entry.read_bytes()[:-1000]),
+    "empty": lambda entry: entry.write_bytes(b""),
+    "changed": _changed,
+    "link": _linked_elsewhere,
+    "others write": lambda entry: entry.chmod(0o602),
+    "the group writes": lambda entry: entry.chmod(0o620),
+    "all write": lambda entry: entry.chmod(0o666),
+}
+
+
 def test_an_object_is_made_once_and_only_its_owner_may_write_it(
-    cache: Path, tools: native_code.Toolchain, compilations: list[str]
-) -> None:
+    cache, tools, compilations
+):
     first = built(tools)
     assert built(tools) == first
     assert len(compilations) == 1
@@ -92,45 +130,23 @@ def test_an_object_is_made_once_and_only_its_owner_may_write_it(
     assert value(tools, first) == 42
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "changed", "link"])
-def test_an_entry_that_is_not_whole_is_made_again(
-    damage: str, cache: Path, tools: native_code.Toolchain, compilations: list[str]
-) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_entry_that_is_not_whole_or_safe_is_made_again(
+    damage, cache, tools, compilations
+):
     first = built(tools)
     entry = _entry(cache)
     whole = entry.read_bytes()
-    if damage == "truncated":
-        entry.write_bytes(whole[:-1000])
-    elif damage == "empty":
-        entry.write_bytes(b"")
-    elif damage == "changed":
-        entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    else:
-        other = cache / "elsewhere"
-        entry.rename(other)
-        entry.symlink_to(other)
+    DAMAGES[damage](entry)
     assert built(tools) == first
     assert len(compilations) == 2
     assert entry.read_bytes() == whole
-
-
-@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
-def test_an_entry_that_others_may_write_is_made_again(
-    mode: int, cache: Path, tools: native_code.Toolchain, compilations: list[str]
-) -> None:
-    built(tools)
-    _entry(cache).chmod(mode)
-    built(tools)
-    assert len(compilations) == 2
-    assert stat.S_IMODE(_entry(cache).stat().st_mode) == 0o600
+    assert stat.S_IMODE(entry.lstat().st_mode) == 0o600
 
 
 def test_an_entry_of_another_user_is_made_again(
-    cache: Path,
-    tools: native_code.Toolchain,
-    monkeypatch: pytest.MonkeyPatch,
-    compilations: list[str],
-) -> None:
+    cache, tools, monkeypatch, compilations
+):
     built(tools)
     status = _entry(cache).stat()
     assert _object_cache._is_ours(status)
@@ -143,36 +159,23 @@ def test_an_entry_of_another_user_is_made_again(
         assert len(compilations) == 2
 
 
-def test_a_cache_that_cannot_be_written_is_told_once_and_done_without(
-    tmp_path: Path, tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.warns(
-        RuntimeWarning, match="cannot be kept in .*file/cache.*set `\\$RET"
-    ):
+def test_a_cache_that_cannot_be_written_is_told_once_and_done_without(no_cache, tools):
+    told = "cannot be kept in .*file/cache.*set `\\$RET"
+    with pytest.warns(RuntimeWarning, match=told):
         image = built(tools)
     assert value(tools, image) == 42
 
 
-def test_without_any_folder_one_sentence_says_so(
-    tmp_path: Path, tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(**_: object) -> None:
+def test_without_any_folder_one_sentence_says_so(no_cache, tools, monkeypatch):
+    def refuse(**_):
         raise FileNotFoundError("No usable temporary directory found")
 
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr(_object_cache.tempfile, "TemporaryDirectory", refuse)
-    with pytest.raises(
-        UnsupportedError, match="needs a folder for the compiler's files"
-    ):
+    with pytest.raises(UnsupportedError, match="a folder for the compiler's files"):
         built(tools)
 
 
-def test_where_no_file_may_be_executed_memory_is_loaded_from(
-    cache: Path, tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_file_may_be_executed_memory_is_loaded_from(cache, tools, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError("failed to map segment from shared object")
 
@@ -193,11 +196,8 @@ def test_where_no_file_may_be_executed_memory_is_loaded_from(
 
 @pytest.mark.parametrize("command", ["no-such-compiler -x", "false", "'unclosed"])
 def test_a_compiler_that_fails_is_told_and_another_one_used(
-    command: str,
-    cache: Path,
-    tools: native_code.Toolchain,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    command, tools, monkeypatch
+):
     monkeypatch.setenv(tools.variable, command)
     told = f"was used instead; set `\\${tools.variable}` to a compiler that works"
     with pytest.warns(RuntimeWarning, match=told):
@@ -205,30 +205,18 @@ def test_a_compiler_that_fails_is_told_and_another_one_used(
     assert value(tools, image) == 42
 
 
-def test_a_compiler_that_makes_something_else_is_told(
-    cache: Path,
-    tools: native_code.Toolchain,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    script = "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('junk')"
-    monkeypatch.setenv(tools.variable, _compiler(tmp_path, script))
+def test_a_compiler_that_makes_something_else_is_told(tools, compiler):
+    compiler("import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('junk')")
     with pytest.warns(RuntimeWarning, match="says that it made an object, but did not"):
         image = built(tools)
     assert value(tools, image) == 42
 
 
 def test_a_compiler_that_hangs_is_told_and_reads_no_input(
-    cache: Path,
-    tools: native_code.Toolchain,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    script = "import sys, time; sys.stdin.read(); time.sleep(0.3); sys.exit(1)"
-    monkeypatch.setenv(tools.variable, _compiler(tmp_path, script))
+    tools, compiler, no_compiler, monkeypatch
+):
+    compiler("import sys, time; sys.stdin.read(); time.sleep(0.3); sys.exit(1)")
     monkeypatch.setattr(_build, "PATIENCE", 0.1)
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with (
         pytest.warns(RuntimeWarning, match=r"has been running for 0\.1 s; if it hangs"),
         pytest.raises(UnsupportedError, match=r"failed \(status 1\)"),
@@ -236,14 +224,19 @@ def test_a_compiler_that_hangs_is_told_and_reads_no_input(
         built(tools)
 
 
+def test_a_compiler_that_speaks_another_encoding_is_understood(
+    tools, compiler, no_compiler
+):
+    said = r"b'Erreur \xe9\xff fatale'"
+    compiler(f"import sys; sys.stderr.buffer.write({said}); sys.exit(1)")
+    with pytest.raises(UnsupportedError, match=r"failed \(Erreur .* fatale\)\. Set"):
+        built(tools)
+
+
 @pytest.mark.parametrize("reason", ["others may write it", "it is full"])
 def test_a_cache_that_serves_badly_is_not_compiled_in(
-    reason: str,
-    cache: Path,
-    tools: native_code.Toolchain,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    reason, cache, tools, tmp_path, monkeypatch
+):
     cache.mkdir()
     monkeypatch.setattr(_object_cache.tempfile, "tempdir", str(tmp_path))
     if reason == "it is full":
@@ -259,35 +252,13 @@ def test_a_cache_that_serves_badly_is_not_compiled_in(
     assert value(tools, built(tools)) == 42
 
 
-def test_a_home_in_the_name_of_the_cache_is_found(
-    tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_home_in_the_name_of_the_cache_is_found(tools, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("RETAPE_CACHE", "~/kept")
     assert native_code.ObjectCache(tools).folder == tmp_path / "kept"
 
 
-def test_a_compiler_that_speaks_another_encoding_is_understood(
-    cache: Path,
-    tools: native_code.Toolchain,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    script = (
-        "import sys; sys.stderr.buffer.write(b'Erreur \\xe9\\xff fatale'); sys.exit(1)"
-    )
-    monkeypatch.setenv(tools.variable, _compiler(tmp_path, script))
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UnsupportedError, match=r"failed \(Erreur .* fatale\)\. Set"):
-        built(tools)
-
-
-def test_without_a_compiler_the_message_says_what_to_do(
-    tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+def test_without_a_compiler_the_message_says_what_to_do(tools, no_compiler):
     with pytest.raises(UnsupportedError) as caught:
         list(tools.compilers())
     texts = {
@@ -301,9 +272,7 @@ def test_without_a_compiler_the_message_says_what_to_do(
     assert str(caught.value) == texts[tools.language]
 
 
-def test_compilers_are_tried_in_order(
-    tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compilers_are_tried_in_order(tools, monkeypatch):
     monkeypatch.setenv(tools.variable, "ccache gcc")
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
@@ -322,9 +291,7 @@ def test_compilers_are_tried_in_order(
     )
 
 
-def test_the_accelerator_is_kept_as_any_object_is(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_accelerator_is_kept_as_any_object_is(cache, monkeypatch):
     made: list[object] = []
 
     def compile_(*arguments: object) -> bytes:
@@ -341,9 +308,7 @@ def test_the_accelerator_is_kept_as_any_object_is(
     assert len(made) == 3
 
 
-def test_headers_and_versions_are_part_of_what_an_object_is_kept_by(
-    tmp_path: Path,
-) -> None:
+def test_headers_and_versions_are_part_of_what_an_object_is_kept_by(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for folder, text in ((one, "1"), (two, "2")):
         folder.mkdir()
@@ -357,8 +322,8 @@ def test_headers_and_versions_are_part_of_what_an_object_is_kept_by(
 
 
 def test_an_object_is_kept_by_what_it_is_linked_to_and_not_by_where_that_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     def key(folder: str, version: str = "2.13", compiler: tuple[str, ...] = ("cc",)):
         found = native_code.Program(
             "text", ".c", FLAGS, made_for=(version,), folders=(f"-I{folder}",)
@@ -385,21 +350,21 @@ __attribute__((visibility("default"))) int get(void) { return answer(); }
 """
 
 
-def _linked(tools: native_code.Toolchain, text: str) -> native_code.Program:
-    suffix = ".c" if tools.language == "C" else ".cpp"
+def _linked(tools, text):
     flags = ("-fPIC", "-fvisibility=hidden")
     library = native_code.Program(
-        "int base(void) { return 40; }", suffix, (*flags, "-c")
+        "int base(void) { return 40; }", suffix(tools), (*flags, "-c")
     )
-    beside = "int base(void); int answer(void) { return base() + 2; }"
+    beside = ("int base(void); int answer(void) { return base() + 2; }",)
+    flags = (*flags, "-shared")
     return native_code.Program(
-        text, suffix, (*flags, "-shared"), beside=(beside,), linked=library
+        text, suffix(tools), flags, beside=beside, linked=library
     )
 
 
 def test_what_is_linked_is_compiled_once_for_several_programs(
-    cache: Path, tools: native_code.Toolchain, compilations: list[str]
-) -> None:
+    cache, tools, compilations
+):
     first = native_code.build(tools, _linked(tools, APART))
     assert value(tools, first) == 42
     assert len(compilations) == 2
@@ -410,9 +375,7 @@ def test_what_is_linked_is_compiled_once_for_several_programs(
     assert len(compilations) == 3
 
 
-def test_a_fault_in_a_file_beside_is_told(
-    cache: Path, tools: native_code.Toolchain
-) -> None:
+def test_a_fault_in_a_file_beside_is_told(cache, tools):
     program = replace(_linked(tools, APART), beside=("int answer(void) { wrong }",))
     with pytest.raises(UnsupportedError, match=r"failed \((.|\n)*wrong"):
         native_code.build(tools, program)

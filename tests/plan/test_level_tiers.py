@@ -6,7 +6,6 @@ import pytest
 import retape
 import retape.jax
 from retape import (
-    BudgetError,
     DiskStore,
     MemoryStore,
     PlanError,
@@ -15,8 +14,7 @@ from retape import (
     TieredStore,
 )
 from retape.driver import ToyMachine, run
-from retape.interop import to_checkpoint_schedules
-from retape.schedule import Hierarchy, replay
+from retape.schedule import replay
 from retape.storage import AsyncStore, RemoteStore, measure
 
 LEVELS = (
@@ -152,29 +150,7 @@ def test_measured_speeds_are_the_costs_of_a_tier(tmp_path):
     assert prediction.tiers["disk"].peak > 0
 
 
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: retape.tiers(levels=()), "pass at least one"),
-        (lambda: retape.tiers(levels=(Tier("a", 0),)), "the start state needs a slot"),
-        (lambda: retape.tiers(levels=LEVELS[:1] * 2), "each with a name of its own"),
-        (lambda: PLANS[0].resolve(None), "needs the number of steps beforehand"),
-        (lambda: PLANS[0].predict(10**400), "`n` has more than 300 digits"),
-        (
-            lambda: to_checkpoint_schedules(Hierarchy(9, LEVELS), 9),
-            "a tier 'device', and `checkpoint_schedules` knows RAM and DISK",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused(make, text):
-    with pytest.raises(PlanError, match=text):
-        make()
-
-
-def test_bytes_that_hold_nothing_and_parts_that_do_not_fit_are_refused(tmp_path):
-    plan = retape.tiers(levels=(Tier("device", "30 B"), Tier("disk", "9 B")))
-    with pytest.raises(BudgetError, match="hold no snapshot, which takes 20 bytes"):
-        plan.predict(9, 20, 20)
+def test_a_store_or_a_run_that_does_not_go_with_four_tiers_is_refused(tmp_path):
     store = TieredStore(MemoryStore(capacity=2), DiskStore(tmp_path))
     text = "4 tiers .device, host, disk, remote., and .* has 2 parts. Pass one of as"
     with pytest.raises(StoreError, match=text):

@@ -2,11 +2,11 @@
 
 import heapq
 from functools import cache
-from math import inf, nan
+from math import inf
 
 import pytest
 
-from retape import BudgetError, PlanError
+from retape import BudgetError
 from retape.schedule import Advance, Chain, replay
 from tests.schedule.numbers import optimal_advances
 
@@ -158,16 +158,6 @@ def test_equal_steps_are_binomial():
             assert chain.cost() == optimal_advances(n, snapshots)
 
 
-def test_rounding_up_keeps_the_budget_and_costs_more(seeded):
-    for _ in range(30):
-        forward, states, tapes = random_chain(seeded, 12)
-        budget = least_budget(states, tapes) * 4
-        exact = Chain(forward, states, tapes, budget)
-        coarse = Chain(forward, states, tapes, budget, units=12)
-        assert coarse.cost() >= exact.cost()
-        assert coarse.peak_bytes() <= budget
-
-
 def test_rounded_sizes_state_a_bound_that_is_kept(seeded):
     above = 0
     for _ in range(60):
@@ -179,45 +169,12 @@ def test_rounded_sizes_state_a_bound_that_is_kept(seeded):
             rounded = Chain(forward, states, tapes, budget, units=4)
         except BudgetError:
             continue
-        assert not rounded.exact
+        assert not rounded.exact and rounded.peak_bytes() <= budget
         assert optimum.cost() <= rounded.cost() <= rounded.bound() * optimum.cost() or (
             optimum.cost() == 0
         )
         above += rounded.cost() > optimum.cost() > 0
     assert above > 3
-
-
-def test_dozens_of_steps_are_no_matter(seeded):
-    forward, states, tapes = random_chain(seeded, 80)
-    chain = Chain(forward, states, tapes, 60, units=10)
-    counts = replay(chain, 80)
-    assert counts == chain.counts() and chain.peak_bytes() <= 60
-    assert chain.cost() == spent(chain)
-    assert counts.advances <= chain.sweeps() * 80
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: Chain([1], [1, 2], [3], 5), "`forward` has 1 entries, `states` 2"),
-        (lambda: Chain([1], [1], [-3], 5), "hold a negative number"),
-        (lambda: Chain([1, inf], [1, 1], [1, 1], 5), "a cost that is not finite"),
-        (lambda: Chain([1, nan], [1, 1], [1, 1], 5), "a cost that is not finite"),
-        (
-            lambda: Chain([1], [1], [1], 5, units=0),
-            "`units=0` is not valid: the budget",
-        ),
-        (lambda: Chain([1] * 3, [2] * 3, [3] * 3, 4), "least possible is 5 bytes"),
-        (
-            lambda: Chain([1] * 3, [2] * 3, [3] * 3, 5, units=2),
-            "It would do with more than `units=2`",
-        ),
-        (lambda: Chain([1] * 900, [2] * 900, [3] * 900, 999), "too large for the dyn"),
-    ],
-)
-def test_what_cannot_be_is_refused(make, text):
-    with pytest.raises(PlanError, match=text):
-        make()
 
 
 def test_an_empty_chain_is_an_empty_run():

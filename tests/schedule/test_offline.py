@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retape import PlanError
 from retape.schedule import Schedule, replay
 from tests.schedule.brute import best_split
 from tests.schedule.numbers import (
@@ -128,20 +127,3 @@ def test_a_long_comb_needs_no_recursion():
     assert sum(1 for _ in Schedule(3000, 1)) == 1 + 3000 + 2999 + 2999 + 1
     chain = Schedule(3000, 2999, split="treeverse")
     assert replay(chain, 3000) == chain.counts()
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (
-            lambda: Schedule(-1, 3),
-            "`length=-1` is not valid: it counts the steps",
-        ),
-        (lambda: Schedule(3, 0), "`snapshots=0` is not valid: .* at least 1"),
-        (lambda: Schedule(3, 1, 0), "`stage=0` is not valid: .* at least 1"),
-        (lambda: Schedule(3.0, 1), "`length=3.0` is not an integer"),  # type: ignore
-    ],
-)
-def test_impossible_numbers_are_named(make, text):
-    with pytest.raises(PlanError, match=text):
-        make()

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import pytest
 
-from retape import PlanError
 from retape.schedule import OnlineBinomial, replay
 from tests.schedule.brute import best_over_positions, best_split, last_policy
 from tests.schedule.numbers import beta, optimal_advances
@@ -148,11 +147,6 @@ def test_doubling_writes_little():
         writes += placed.slot is not None
     assert writes <= 16 + 8 * 8
     assert counts.stores >= writes
-
-
-def test_no_snapshots_are_refused():
-    with pytest.raises(PlanError, match="`snapshots=0` is not valid: the start state"):
-        OnlineBinomial(0)
 
 
 @pytest.mark.parametrize("placement", ["least-cost", "doubling"])

@@ -5,9 +5,8 @@ from math import log2
 
 import pytest
 
-from retape import PlanError
 from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
-from retape.schedule import OnlineBinomial, Schedule, replay
+from retape.schedule import OnlineBinomial, replay
 from tests.schedule.numbers import optimal_advances
 
 peer = pytest.importorskip("checkpoint_schedules")
@@ -109,18 +108,3 @@ def test_forward_actions_follow_one_another_without_a_gap():
     assert all(a.n1 == b.n0 for a, b in pairwise(actions))
     assert not schedule.is_exhausted
     assert schedule.uses_storage_type(RAM) and not schedule.uses_storage_type(WORK)
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ((OnlineBinomial(3), 5), "told to an online schedule by `finalize`"),
-        ((OnlineBinomial(3, stage=2),), "Leave `stage` out"),
-        ((Schedule(4, 2),), "Pass its number of steps; an online"),
-    ],
-)
-def test_what_cannot_be_is_refused(given, says):
-    with pytest.raises(PlanError, match=says):
-        to_checkpoint_schedules(*given)
-    with pytest.raises(PlanError, match="Leave it out"):
-        to_checkpoint_schedules(Schedule(4, 2), 4, drops=True)

@@ -86,6 +86,8 @@ def test_an_empty_run_is_one_empty_stage():
         replay([], 0)
     with pytest.raises(ScheduleError, match="action 1, .* capsule is used up"):
         replay([Reverse(0, 0), Reverse(0, 0)], 0)
+    with pytest.raises(ScheduleError, match="action 1, `7`, is not an action of `reta"):
+        replay([Reverse(0, 0), 7], 0)
 
 
 @pytest.mark.parametrize("change", ["remove", "repeat", "swap"])
