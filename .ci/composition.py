@@ -56,12 +56,6 @@ JAX = (
         "the call answers, and what it says agrees with what a run does",
     ),
     Table(
-        "JAX: derivative rules of others",
-        "tests/judges/jax/test_foreign_rules.py::test_gradients",
-        ("column",), ("row",),
-        "the gradient is `jax.grad`'s of the same function",
-    ),
-    Table(
         "JAX: side effects of a step",
         "tests/judges/jax/test_side_effects.py::test_a_step_says_once_what_it_says",
         ("loop", "options"), ("call",),

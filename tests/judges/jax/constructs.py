@@ -1,7 +1,8 @@
-"""Functions of one number in which others' constructs stand, and a plain form of each.
+"""Functions of one number in which others' constructs stand, and an oracle for each.
 
 `fun` is what is judged; `plain` is written with nothing but arithmetic and Python's
-loops, so that `jax.grad` of it shares nothing with what is judged.
+loops, so that `jax.grad` of it shares nothing with what is judged. Rules that JAX calls
+by itself are their own oracle.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Construct:
 CONSTRUCTS: list[Construct] = []
 
 
-def construct(plain: Function, **facts: bool) -> Any:
-    def register(fun: Function) -> Function:
-        name = fun.__name__.replace("_", " ")
-        CONSTRUCTS.append(Construct(name, fun, plain, **facts))
+def construct(plain: Function | None = None, **facts: bool) -> Any:
+    def register(fun: Function, name: str = "") -> Function:
+        name = name or fun.__name__.replace("_", " ")
+        CONSTRUCTS.append(Construct(name, fun, plain or fun, **facts))
         return fun
 
     return register
@@ -93,9 +94,43 @@ def equinox_of_ours(x: Any) -> Any:
 
 
 @construct(turned)
-def equinox_checkpointed_in_a_loop(x: Any) -> Any:
+def equinox_checkpointed_in_a_branch(x: Any) -> Any:
     half = partial(_counted, eqxi, kind="checkpointed", max_steps=8, checkpoints=2)
     return lax.cond(x > 0, half, turn, x)
+
+
+def _repeated(n: int, body: Function, x: Any) -> Any:
+    step = lambda c: (c[0] + 1, body(c[1]))  # noqa: E731
+    how: dict[str, Any] = {"kind": "checkpointed", "max_steps": n + 1}
+    return eqxi.while_loop(lambda c: c[0] < n, step, (0, x), **how)[1]
+
+
+@construct(turned)
+def equinox_checkpointed_in_another(x: Any) -> Any:
+    return _repeated(2, partial(_repeated, STEPS // 2, turn), x)
+
+
+@construct(turned, calls_back=True)
+def equinox_checkpointed_that_prints(x: Any) -> Any:
+    def step(v: Any) -> Any:
+        jax.debug.callback(lambda _: None, v)
+        return turn(v)
+
+    return _repeated(STEPS, step, x)
+
+
+def _rows(x: Any) -> Any:
+    total = x
+    for row in range(3):
+        total, last = jnp.sin(total) + row, total * row
+    return total + last
+
+
+@construct(_rows)
+def equinox_scan(x: Any) -> Any:
+    step = lambda c, r: (jnp.sin(c) + r, c * r)  # noqa: E731
+    carry, rows = eqxi.scan(step, x, jnp.arange(3.0), kind="checkpointed")
+    return carry + rows[-1]
 
 
 # Optimistix -----------------------------------------------------------------------
@@ -207,6 +242,60 @@ _product.defvjp(_forward, _backward, symbolic_zeros=True)
 @construct(lambda x: x * 0.7**STEPS, reversible=False)
 def symbolic_zeros(x: Any) -> Any:
     return until(lambda v: _product(v, 0.7), x)
+
+
+@jax.custom_jvp
+def _tangents(x: Any) -> Any:
+    return until(turn, x)
+
+
+@_tangents.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return _tangents(*primals), tangents[0] * primals[0]
+
+
+construct(lambda x: x**2 / 2)(_tangents, "custom jvp around a loop")
+
+
+@jax.custom_vjp
+def _widened(x: Any) -> Any:
+    return x.astype("float32")
+
+
+_widened.defvjp(lambda x: (_widened(x), None), lambda _, g: (2 * g,))
+
+
+@construct()
+def custom_vjp_of_another_float(x: Any) -> Any:
+    return _widened(x.astype("bfloat16")) * x
+
+
+@jax.custom_vjp
+def _with_integer(n: Any, x: Any) -> Any:
+    return x * n
+
+
+_with_integer.defvjp(lambda n, x: (x * n, n), lambda n, g: (None, g * n))
+construct(lambda x: 3 * x)(partial(_with_integer, 3), "custom vjp with an integer")
+
+# No linear rules: JAX calls them all the same.
+RULES: dict[str, Function] = {
+    "that reads no cotangent": lambda x, g: jnp.exp(x),
+    "that gives a constant": lambda x, g: jnp.full_like(x, 2.0),
+    "that clips its cotangent": lambda x, g: jnp.clip(g, -0.5, 0.5),
+    "of signs": lambda x, g: jnp.sign(g) * x,
+}
+
+
+def _by_rule(back: Function) -> Function:
+    """The sine with another derivative, which is given a cotangent of -3."""
+    rule = jax.custom_vjp(jnp.sin)
+    rule.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (back(x, g),))
+    return lambda x: -3.0 * rule(x)
+
+
+for _name, _back in RULES.items():
+    construct()(_by_rule(_back), f"custom vjp {_name}")
 
 
 @construct(lambda x: x**0.5)

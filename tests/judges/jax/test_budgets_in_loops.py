@@ -1,106 +1,63 @@
-"""Budgets around functions whose layers are a `lax.scan`, as they mostly are.
+"""Budgets of marked functions, whose layers are a `lax.scan` or stand in a row.
 
-The compiler is the oracle of bytes, `jax.grad` that of numbers. Stored as it is, each
-of the programs takes several times the budget.
+The compiler is the oracle of bytes and of work, `jax.grad` that of numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-from jax import lax
 
 import retape
 import retape.jax as rj
+from tests.engines.jaxpr.support.networks import assert_near, compiled, temp_bytes
+from tests.judges.jax.layered import IN_LOOPS, NETWORKS, WS
 
-LAYERS, ROWS, WIDTH = 12, 128, 32
-W = jnp.sin(jnp.arange(LAYERS * WIDTH * 4.0 * WIDTH)).reshape(LAYERS, WIDTH, -1) / 6
-V = jnp.cos(jnp.arange(LAYERS * WIDTH * 4.0 * WIDTH)).reshape(LAYERS, -1, WIDTH) / 9
-H = jnp.ones((ROWS, WIDTH))
-
-
-def block(h: Any, w: Any) -> tuple[Any, Any]:
-    return h + jax.nn.gelu(h @ w[0]) @ w[1], jnp.mean(h)
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
-def scanned_layers(w: Any, v: Any) -> Any:
-    h, means = lax.scan(block, H, (w, v))
-    return jnp.sum(h**2) + jnp.sum(means)
+def held(f: Any, budget: int) -> Any:
+    return rj.checkpoint(f, policy=retape.within(budget))
 
 
-def with_a_wide_head(w: Any, v: Any) -> Any:
-    """What stands around the loop takes as much as what is in it."""
-    h = lax.scan(block, H, (w, v))[0]
-    for i in range(6):
-        h = h + jnp.tanh(jax.nn.gelu(h @ w[i]) @ v[i])
-    return jnp.sum(h**2)
-
-
-def from_the_last_layer(w: Any, v: Any) -> Any:
-    return jnp.sum(lax.scan(block, H, (w, v), reverse=True, unroll=2)[0] ** 2)
-
-
-def twice_in_a_loop(w: Any, v: Any) -> Any:
-    again = lambda h, _: (lax.scan(block, h, (w, v))[0], None)  # noqa: E731
-    return jnp.sum(lax.scan(again, H, None, length=2)[0] ** 2)
-
-
-def not_a_scalar(w: Any, v: Any) -> Any:
-    return lax.scan(block, H, (w, v))[0]
-
-
-PROGRAMS = [
-    scanned_layers,
-    with_a_wide_head,
-    from_the_last_layer,
-    twice_in_a_loop,
-    not_a_scalar,
-]
-
-
-def gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.grad(lambda w, v: jnp.sum(f(w, v)), (0, 1))
-
-
-def taken(f: Callable[..., Any]) -> int:
-    compiled = jax.jit(gradient(f)).lower(W, V).compile()
-    return compiled.memory_analysis().temp_size_in_bytes
+def least_of(f: Any, args: Any) -> int:
+    """The least budget, as the refusal of a smaller one names it."""
+    with pytest.raises(retape.BudgetError, match="least budget that would do") as told:
+        jax.grad(held(f, 1))(*args)
+    assert told.value.least is not None
+    return told.value.least
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
-def test_a_budget_is_held_inside_of_loops(f: Callable[..., Any]) -> None:
-    budget = taken(f) // 3
-    held = rj.checkpoint(f, policy=retape.within(budget))
-    assert taken(held) <= budget
-    pairs = zip(gradient(held)(W, V), gradient(f)(W, V), strict=True)
-    for got, want in pairs:
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_budget_holds_and_costs_less_the_larger_it_is(name: str) -> None:
+    f, make = NETWORKS[name]
+    args = make()
+    least, most = least_of(f, args), temp_bytes(f, *args)
+    looped = f in IN_LOOPS
+    assert least < (0.33 if looped else 0.85) * most
+    budgets = [most // 3, most // 2] if looped else [least, (least + most) // 2, most]
+    work: list[float] = []
+    for budget in budgets:
+        assert temp_bytes(held(f, budget), *args) <= budget
+        program = compiled(jax.value_and_grad(held(f, budget)), *args)
+        assert program.memory_analysis().temp_size_in_bytes <= budget
+        work.append(program.cost_analysis()["flops"])
+        assert_near(program(*args), jax.value_and_grad(f)(*args), 1e-9)
+    assert work == sorted(work, reverse=True)
+    if not looped:
+        # Nothing is run again that need not be, but for what ties the value.
+        stored = compiled(jax.value_and_grad(f), *args).cost_analysis()["flops"]
+        assert work[-1] <= 1.05 * stored < work[0]
+    # One byte less than the least is refused: the number named is exact.
+    with pytest.raises(retape.BudgetError, match=f"would do is {least} bytes"):
+        jax.grad(held(f, least - 1))(*args)
 
 
 def test_what_is_named_as_the_least_is_kept() -> None:
-    f = scanned_layers
-    with pytest.raises(retape.BudgetError, match="least") as told:
-        taken(rj.checkpoint(f, policy=retape.within(1000)))
-    least = told.value.least
-    assert least < taken(f) // 5
-    assert taken(rj.checkpoint(f, policy=retape.within(least))) <= least
-
-
-@pytest.mark.slow
-def test_a_greater_budget_is_no_more_work() -> None:
-    def work(budget: int) -> float:
-        held = gradient(rj.checkpoint(scanned_layers, policy=retape.within(budget)))
-        return jax.jit(held).lower(W, V).compile().cost_analysis()["flops"]
-
-    plain = taken(scanned_layers)
-    found = [work(plain // n) for n in (5, 3, 1)]
-    assert found == sorted(found, reverse=True)
-    # Nothing is run again that need not be, but for what ties the value.
-    stored = jax.jit(gradient(scanned_layers)).lower(W, V).compile().cost_analysis()
-    assert found[-1] == pytest.approx(stored["flops"], rel=0.05)
+    f = NETWORKS["scanned_layers"][0]
+    least = least_of(f, (WS,))
+    assert least < temp_bytes(f, WS) // 3
+    assert temp_bytes(held(f, least), WS) <= least

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import Any
 
 import jax
@@ -15,21 +14,13 @@ import retape
 import retape.jax
 from tests.judges.jax.constructs import CONSTRUCTS, Construct
 from tests.judges.jax.judging import LAYERS, PLANS, WAYS, assert_equal
+from tests.judges.pairwise import dealt
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
 X = 0.7
 BY_NAME = {c.name: c for c in CONSTRUCTS}
 REVERSIBLE = [c.name for c in CONSTRUCTS if c.reversible]
-
-
-def diagonals(columns: Any, rows: Any) -> list[Any]:
-    """Rows by columns; a third, in which each row and column stands, is not `slow`."""
-    found = []
-    for (i, row), (j, column) in itertools.product(enumerate(rows), enumerate(columns)):
-        marks = [pytest.mark.slow] if (i + j) % 3 else []
-        found.append(pytest.param(row, column, marks=marks))
-    return found
 
 
 @functools.cache
@@ -40,23 +31,24 @@ def wanted(name: str) -> tuple[Any, Any]:
     return construct.fun(x), jax.jit(jax.grad(construct.plain))(x)
 
 
-@pytest.mark.parametrize(("name", "way"), diagonals(WAYS, BY_NAME))
+@pytest.mark.parametrize(("name", "way"), dealt(list(BY_NAME), list(WAYS)))
 def test_the_gradient_is_that_of_the_plain_form(name: str, way: str) -> None:
     gradient = WAYS[way](BY_NAME[name].fun, PLANS["snapshots"])
     assert_equal(gradient(jnp.asarray(X)), wanted(name)[1])
 
 
+def in_a_step(f: Any) -> Any:
+    return lambda x: retape.jax.scan(lambda c, _: (f(c), None), x, length=1)[0]
+
+
+ALL_LAYERS = LAYERS | {"scan": in_a_step}
+
+
 # That policies which cut between operations gain nothing in a loop is advice.
-@pytest.mark.slow(
-    "equinox checkpointed-checkpoint",
-    "equinox checkpointed-every_n",
-    "optimistix of ours-Checkpointed",
-    "optimistix of ours-within",
-)
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
-@pytest.mark.parametrize(("name", "layer"), diagonals(LAYERS, REVERSIBLE))
+@pytest.mark.parametrize(("name", "layer"), dealt(REVERSIBLE, list(ALL_LAYERS), 2))
 def test_a_marked_layer_has_that_gradient(name: str, layer: str) -> None:
-    marked = LAYERS[layer](BY_NAME[name].fun)
+    marked = ALL_LAYERS[layer](BY_NAME[name].fun)
     value, gradient = jax.value_and_grad(marked)(jnp.asarray(X))
     assert_equal(value, wanted(name)[0])
     assert_equal(gradient, wanted(name)[1])
@@ -92,7 +84,7 @@ def listed(construct: Construct, x: Any) -> bool:
 TELLING = {f.__name__: f for f in (explained, measured, advised, listed)}
 
 
-@pytest.mark.parametrize(("name", "way"), diagonals(TELLING, BY_NAME))
+@pytest.mark.parametrize(("name", "way"), dealt(list(BY_NAME), list(TELLING)))
 def test_what_tells_of_it_agrees(name: str, way: str) -> None:
     assert TELLING[way](BY_NAME[name], jnp.asarray(X))
 

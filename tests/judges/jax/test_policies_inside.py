@@ -20,6 +20,8 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 import retape.jax as rj
+from tests.judges.jax.layered import IN_LOOPS, scanned_layers
+from tests.judges.jax.layered import WS as LAYERS
 
 X, WS = jnp.sin(jnp.arange(64.0)).reshape(8, 8), jnp.ones((5, 8, 8)) / 9
 
@@ -124,41 +126,6 @@ def test_a_policy_acts_inside(row: str, column: str) -> None:
 
 # What is cut between operations ------------------------------------------------------
 
-LAYERS = jnp.sin(jnp.arange(32.0 * 24 * 24)).reshape(32, 24, 24) / 20
-H = jnp.ones((24, 24))
-
-
-def _layer(h: Any, w: Any) -> tuple[Any, Any]:
-    for _ in range(3):
-        h = h + jnp.tanh(jnp.sin(h @ w)) / 9
-    return h, h[0]
-
-
-def _layers(ws: Any) -> Any:
-    h, rows = lax.scan(_layer, H, ws)
-    return jnp.sum(h**2) + jnp.sum(rows)
-
-
-def _last_first(ws: Any) -> Any:
-    return jnp.sum(lax.scan(_layer, H, ws, reverse=True, unroll=2)[0] ** 2)
-
-
-def _layers_twice(ws: Any) -> Any:
-    turn = lambda h, _: (lax.scan(_layer, h, ws)[0], None)  # noqa: E731
-    return jnp.sum(lax.scan(turn, H, None, length=2)[0] ** 2)
-
-
-def _between_others(ws: Any) -> Any:
-    h, _ = lax.scan(_layer, jnp.cos(H @ ws[0]), ws)
-    return jnp.sum(jnp.exp(-h @ ws[1]))
-
-
-def _numbered(ws: Any) -> Any:
-    body = lambda i, h: _layer(h, ws[i])[0]  # noqa: E731
-    return jnp.sum(lax.fori_loop(0, 32, body, H) ** 2)
-
-
-CUT = [_layers, _last_first, _layers_twice, _between_others, _numbered]
 CUTTING: dict[str, Any] = {
     "sqrt": rj.policies.sqrt(),
     "every_n": rj.policies.every_n(4),
@@ -169,9 +136,9 @@ CUTTING: dict[str, Any] = {
     ("program", "policy"),
     [
         pytest.param(row, column, marks=() if fast else pytest.mark.slow)
-        for row in CUT
+        for row in IN_LOOPS
         for column in CUTTING
-        for fast in [row is _layers and column == "sqrt"]
+        for fast in [row is scanned_layers and column == "sqrt"]
     ],
 )
 def test_a_cut_is_made_inside_of_loops(

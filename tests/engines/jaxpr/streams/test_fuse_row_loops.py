@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -143,21 +142,6 @@ def step_bytes(compiled: Any) -> int:
     return compiled.tape_bytes(100) - compiled.tape_bytes(99)
 
 
-@pytest.mark.slow("a budget", "steps")
-@pytest.mark.parametrize(
-    "plan",
-    [
-        retape.fixed_space(snapshots=3, stage=1),
-        retape.fixed_space(snapshots=4, stage=5, split="treeverse"),
-        retape.logarithmic(),
-        retape.within("8 kB"),
-    ],
-    ids=["steps", "treeverse", "logarithmic", "a budget"],
-)
-def test_plans(plan: retape.Plan) -> None:
-    check(solved, plan, times=np.linspace(0.0, 1.0, 12))
-
-
 def test_a_step_is_cut_beside_its_loop() -> None:
     """Pieces of a step; no stream is a register between them."""
     compiled = program(looped, piece=1)
@@ -168,33 +152,6 @@ def test_a_step_is_cut_beside_its_loop() -> None:
     assert (len(TIMES), 3) not in handed_on
     with seams.finely(grain=seams.GRAIN, piece=1):
         check(solved)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_the_host_machine(kind: str, tmp_path: Path) -> None:
-    store = (
-        retape.MemoryStore() if kind == "memory" else retape.DiskStore(tmp_path / "run")
-    )
-
-    def looped(x: Any) -> Any:
-        return solved(jax.lax, x)
-
-    got = retape.jax.grad(looped, plan=FEW, store=store)(X)
-    assert_close(got, jax.jacfwd(looped)(X))
-
-
-@pytest.mark.slow
-def test_single_precision() -> None:
-    x = X.astype(np.float32)
-
-    def looped(x: Any) -> Any:
-        return solved(jax.lax, x)
-
-    got = jax.jit(retape.jax.grad(looped, plan=FEW))(x)
-    assert got.dtype == np.float32
-    want = jax.grad(lambda x: solved(Unrolled, x))(jnp.asarray(x))
-    assert_close(got, want, 2e-6)
 
 
 @pytest.mark.slow

@@ -192,15 +192,6 @@ def test_the_record_catches_a_lie() -> None:
 
 
 PROVED = {
-    "a row if it is new": [("set", "i", 0, "p", "row"), ("grow", "i", 1, "p")],
-    "moved on under less": [("set", "i", 0, "p and q", "drop"), ("grow", "i", 1, "p")],
-    "an index by another name": [
-        ("tie", "j", "i"),
-        ("set", "j", 0, "always", "where"),
-        ("grow", "j", 2, "always"),
-        ("tie", "i", "j"),
-    ],
-    "the same row again": [("set", "i", 0, "always", "where"), ("grow", "i", 1, "p")],
     "forth and back, under conditions": [
         ("set", "i", 0, "p", "drop"),
         ("set", "j", 1, "not p", "where"),
@@ -225,10 +216,7 @@ PROVED = {
 
 
 @pytest.mark.slow(
-    "a row if it is new",
     "inside, under a condition, and outside",
-    "moved on under less",
-    "an index by another name",
 )
 @pytest.mark.parametrize("name", PROVED)
 def test_a_buffer_is_kept_once_in(name: str) -> None:

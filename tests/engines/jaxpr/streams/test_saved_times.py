@@ -114,14 +114,6 @@ def test_saving_at_times_is_a_part_of_a_step(number: int) -> None:
     assert found.capsule_bytes == least.capsule_bytes + 2 * 8
 
 
-@pytest.mark.slow
-def test_the_gradient_is_that_of_their_own_adjoint() -> None:
-    ours = loss("at times", 20, diffrax.ForwardMode(), 60)
-    theirs = loss("at times", 20, diffrax.RecursiveCheckpointAdjoint(), 60)
-    got = jax.jit(retape.jax.value_and_grad(ours, plan=PLAN))(P)
-    assert_close(got, jax.jit(jax.value_and_grad(theirs))(P), 1e-8)
-
-
 def trajectory(x: Any) -> Any:
     """A loop with buffers inside another, as Equinox makes them."""
 
@@ -150,13 +142,3 @@ def test_buffers_of_equinox() -> None:
     assert layout.capsule_bytes < 12 * 8
     gradient = retape.jax.grad(trajectory, plan=PLAN)
     assert_close(jax.jit(gradient)(0.4), jax.jacfwd(trajectory)(0.4))
-
-
-@pytest.mark.slow
-def test_transformations_of_their_gradient() -> None:
-    gradient = retape.jax.grad(trajectory, plan=PLAN)
-    many = jnp.asarray([0.4, 1.1])
-    want = [jax.jacfwd(trajectory)(x) for x in many]
-    assert_close(jax.jit(jax.vmap(gradient))(many), jnp.stack(want))
-    second = jax.jit(retape.jax.grad(gradient, plan=PLAN))(0.4)
-    assert_close(second, jax.jacfwd(jax.jacfwd(trajectory))(0.4))

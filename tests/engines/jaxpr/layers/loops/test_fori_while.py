@@ -16,59 +16,9 @@ import retape
 import retape.jax
 from tests.engines.jaxpr.support import seams
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "levels": {"levels": 2},
-    "segments": {"segment_length": 3},
-    "plan": {"plan": retape.fixed_space(snapshots=2)},
-}
-
 
 def turn(i: Any, x: Any) -> Any:
     return jnp.sin(x) + i * x / 10
-
-
-def unrolled(x: Any, lower: int, upper: int) -> Any:
-    for i in range(lower, upper):
-        x = turn(i, x)
-    return x.sum()
-
-
-@pytest.mark.parametrize("way", OPTIONS)
-def test_a_counted_fori_loop_has_the_unrolled_gradient(way: str) -> None:
-    def loss(x: Any) -> Any:
-        return retape.jax.fori_loop(2, 13, turn, x, **OPTIONS[way]).sum()
-
-    x = jnp.linspace(0.1, 1.0, 4)
-    got, want = jax.jit(jax.grad(loss))(x), jax.grad(unrolled)(x, 2, 13)
-    assert jnp.allclose(got, want, rtol=1e-13, atol=0)
-
-
-def test_a_fori_loop_with_traced_bounds_is_reversed_under_a_plan() -> None:
-    def loss(x: Any, upper: Any) -> Any:
-        return retape.jax.fori_loop(2, upper, turn, x).sum()
-
-    x = jnp.linspace(0.1, 1.0, 4)
-    got = jax.jit(jax.grad(loss))(x, 13)
-    assert jnp.allclose(got, jax.grad(unrolled)(x, 2, 13), rtol=1e-13, atol=0)
-
-
-@pytest.mark.parametrize("way", OPTIONS)
-def test_a_counted_while_loop_finds_its_counter(way: str) -> None:
-    def loss(x: Any) -> Any:
-        state = {"x": x, "i": 2, "stop": 13}
-
-        def step(s: Any) -> Any:
-            return {"x": turn(s["i"], s["x"]), "i": s["i"] + 1, "stop": s["stop"]}
-
-        done = retape.jax.while_loop(
-            lambda s: s["i"] < s["stop"], step, state, **OPTIONS[way]
-        )
-        return done["x"].sum()
-
-    x = jnp.linspace(0.1, 1.0, 4)
-    got = jax.jit(jax.grad(loss))(x)
-    assert jnp.allclose(got, jax.grad(unrolled)(x, 2, 13), rtol=1e-13, atol=0)
 
 
 def test_a_while_loop_on_its_data_is_reversed_under_the_default_plan() -> None:
@@ -154,25 +104,6 @@ def test_bounds_that_jax_refuses_are_refused(lower: Any, upper: Any) -> None:
     for loop in (lax.fori_loop, retape.jax.fori_loop):
         with pytest.raises(TypeError, match="must have equal types|boolean scalar"):
             loop(lower, upper, turn, 1.0)
-
-
-@pytest.mark.slow
-def test_a_plan_keeps_its_snapshots_on_the_host() -> None:
-    def run(x: Any, n: Any, **options: Any) -> Any:
-        return retape.jax.fori_loop(0, n, lambda i, v: jnp.sin(v) + i * v, x, **options)
-
-    def grad(**options: Any) -> Any:
-        def function(x: Any) -> Any:
-            return jax.jit(lambda n: run(x, n, **options).sum())(9)
-
-        return jax.grad(function)(jnp.linspace(0, 1, 4))
-
-    plan = retape.fixed_space(snapshots=2, stage=2)
-    far = grad(plan=plan, offload="host")
-    assert_allclose(far, grad(plan=plan), rtol=1e-6)
-    assert_allclose(
-        grad(plan=retape.fixed_space(snapshots=2, stage=2, offload="host")), far
-    )
 
 
 @pytest.mark.slow

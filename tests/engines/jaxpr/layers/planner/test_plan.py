@@ -44,40 +44,25 @@ def found() -> Any:
 
 
 @pytest.mark.slow
-def test_the_prediction_of_the_chosen_way_is_within_a_tenth() -> None:
-    marked = found().apply(looped)
+def test_predictions_are_within_a_tenth_and_the_cheapest_that_fits_is_chosen() -> None:
+    table = found()
+    marked, as_it_is = table.apply(looped), table.candidates[0]
     taken = total(marked, *arguments())
-    assert abs(found().chosen.peak_bytes - taken) <= 0.1 * taken
-    assert taken <= 400_000
+    assert abs(table.chosen.peak_bytes - taken) <= 0.1 * taken
+    assert taken <= table.memory == 400_000
     got = jax.jit(jax.grad(marked))(*arguments())
-    want = jax.grad(looped)(*arguments())
-    np.testing.assert_allclose(got, want, rtol=1e-10)
-
-
-@pytest.mark.slow
-def test_the_prediction_as_it_is_is_within_a_tenth() -> None:
-    as_it_is = found().candidates[0]
+    np.testing.assert_allclose(got, jax.grad(looped)(*arguments()), rtol=1e-10)
     taken = total(looped, *arguments())
     assert abs(as_it_is.peak_bytes - taken) <= 0.1 * taken
     assert as_it_is.extra == 0
-
-
-@pytest.mark.slow
-def test_the_cheapest_that_fits_is_chosen() -> None:
-    table = found()
     fitting = [c for c in table.candidates if c.peak_bytes <= table.memory]
     assert not table.fits
     assert table.chosen.extra == min(c.extra for c in fitting)
-    text = str(table)
-    assert f"{table.chosen.name} keeps to" in text and "<- chosen" in text
-
-
-@pytest.mark.slow
-def test_what_fits_as_it_is_is_left_alone() -> None:
-    one = type(found())(10**9, found().candidates, found().candidates[0])
-    assert one.fits
-    assert "do nothing. You would pay up to" in str(one)
-    assert "compute for memory that you do not need." in str(one)
+    assert f"{table.chosen.name} keeps to" in str(table)
+    assert "<- chosen" in str(table)
+    roomy = type(table)(10**9, table.candidates, as_it_is)
+    assert roomy.fits and "do nothing. You would pay up to" in str(roomy)
+    assert "compute for memory that you do not need." in str(roomy)
 
 
 @pytest.mark.slow
@@ -146,36 +131,6 @@ def test_explain_takes_types_for_arrays() -> None:
     types = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (w, h)]
     assert retape.jax.explain(looped, *types) == retape.jax.explain(looped, w, h)
     assert retape.jax.explain(looped, types[0], h, argnums=1).steps is not None
-
-
-def test_a_function_that_is_no_scalar_is_refused() -> None:
-    with pytest.raises(retape.GradientTypeError, match="Return the loss alone"):
-        retape.jax.advise(lambda x: x, jnp.ones(3), memory="1 GB")
-
-
-def test_a_loop_of_unknown_length_in_a_step_is_refused_with_what_to_do() -> None:
-    def halve(x: Any) -> Any:
-        return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x).sum()
-
-    with pytest.raises(
-        retape.UnsupportedError, match=r"retape\.jax\.grad\(f, plan=reta"
-    ):
-        step = lambda loss, x: x - jax.grad(loss)(x)  # noqa: E731
-        retape.jax.advise(halve, jnp.ones(3), memory="1 GB", step=step)
-
-
-@pytest.mark.slow("1.5")
-@pytest.mark.parametrize("memory", ["much", 0, -5, True], ids=str)
-def test_memory_that_is_no_amount_is_refused_by_its_name(memory: Any) -> None:
-    with pytest.raises(retape.PlanError, match=f"`memory={memory!r}` is not an amount"):
-        retape.jax.advise(looped, *arguments(), memory=memory)
-
-
-def test_what_cannot_be_called_is_refused() -> None:
-    with pytest.raises(
-        retape.UnsupportedError, match="this cannot be called, so it has no gra"
-    ):
-        retape.jax.advise(3, jnp.ones(3), memory="1 GB")  # pyright: ignore
 
 
 @pytest.mark.slow
@@ -266,14 +221,60 @@ def test_a_whole_step_of_training_is_what_must_fit() -> None:
     assert kept.chosen.peak_bytes > most
 
 
-def test_a_step_that_cannot_be_planned_is_refused() -> None:
-    loss, step, args = steps_of_training()
-    with pytest.raises(retape.PlanError, match="did not call the function that it was"):
-        retape.jax.advise(loss, *args, memory="1 GB", step=lambda loss, *a: a)
-    with pytest.raises(retape.PlanError, match=r"3 arguments lacks: \[3\]"):
-        retape.jax.advise(loss, *args, memory="1 GB", step=step, donate_argnums=3)
-    with pytest.raises(retape.GradientTypeError, match="is passed as `step=`"):
-        retape.jax.advise(functools.partial(step, loss), *args, memory="1 GB")
+def halve(x: Any) -> Any:
+    return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x).sum()
+
+
+def descend(loss: Any, x: Any) -> Any:
+    return x - jax.grad(loss)(x)
+
+
+LOSS, STEP, ARGS = steps_of_training()
+NOT_PLANNED: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], str]] = {
+    "no scalar": (jnp.sin, (jnp.ones(3),), {}, "Return the loss alone"),
+    "no function": (3, (jnp.ones(3),), {}, "this cannot be called, so it has no gra"),
+    "unknown length in a step": (
+        halve,
+        (jnp.ones(3),),
+        {"step": descend},
+        r"retape\.jax\.grad\(f, plan=reta",
+    ),
+    "a step without its loss": (
+        LOSS,
+        ARGS,
+        {"step": lambda loss, *a: a},
+        "did not call the function that it was",
+    ),
+    "donated beyond": (
+        LOSS,
+        ARGS,
+        {"step": STEP, "donate_argnums": 3},
+        r"3 arguments lacks: \[3\]",
+    ),
+    "a step for a loss": (
+        functools.partial(STEP, LOSS),
+        ARGS,
+        {},
+        "is passed as `step=`",
+    ),
+    **{
+        f"memory {memory!r}": (
+            halve,
+            (jnp.ones(3),),
+            {"memory": memory},
+            f"`memory={memory!r}` is not an amount",
+        )
+        for memory in ("much", 0, -5, True)
+    },
+}
+
+
+@pytest.mark.parametrize("name", NOT_PLANNED)
+def test_what_cannot_be_planned_is_refused(name: str) -> None:
+    fun, args, options, said = NOT_PLANNED[name]
+    kinds = retape.PlanError, retape.GradientTypeError, retape.UnsupportedError
+    with pytest.raises(kinds, match=said):
+        retape.jax.advise(fun, *args, **{"memory": "1 GB"} | options)
 
 
 # Loops of unknown length ------------------------------------------------------------

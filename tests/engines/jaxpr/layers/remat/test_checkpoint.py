@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 from jax.experimental import io_callback
 
 import retape
@@ -27,7 +26,6 @@ from tests.engines.jaxpr.support.networks import (
     temp_bytes,
     weights,
 )
-from tests.judges.pairwise import dealt
 
 FLOAT = jax.ShapeDtypeStruct((), "float64")
 Fun = Callable[..., Any]
@@ -64,111 +62,6 @@ def test_nested_checkpoint() -> None:
     outer = lambda x: checkpoint(inner, x) * 2  # noqa: E731
     got = jax.value_and_grad(lambda x: checkpoint(outer, x))(0.7)
     assert_near(got, jax.value_and_grad(lambda x: 2 * inner(x))(0.7))
-
-
-OPERATIONS: dict[str, Fun] = {
-    "elementwise": lambda x: jnp.sin(x) * jnp.exp(x) / (1 + x * x) - jnp.arctan(x),
-    "indexing": lambda x: x[1:, ::2].sum(0) * x[jnp.array([0, 2]), 0].sum(),
-    "update": lambda x: x.at[0].mul(3.0).at[1, 2].add(x[2, 0]),
-    "order": lambda x: jnp.sort(x, 1).cumsum(0) * jnp.max(x),
-    "linear algebra": lambda x: jnp.linalg.solve(x[:, :3] @ x[:, :3].T + jnp.eye(3), x),
-    "convolution": lambda x: jnp.convolve(x[0], x[1]),
-    "scan": lambda x: lax.scan(lambda c, r: (jnp.tanh(c + r), c * r), x[0], x),
-    "cond": lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
-    "fft": lambda x: jnp.abs(jnp.fft.fft(x)),
-    "custom rule": lambda x: jax.nn.logsumexp(jax.nn.silu(x), axis=0),
-    "random": lambda x: x * jax.random.bernoulli(jax.random.key(0), 0.5, x.shape),
-    "complex": lambda x: jnp.real((x + 1j) ** 3),
-}
-
-
-@pytest.mark.slow("custom rule", "indexing", "linear algebra")
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_all_differentiable_operations(name: str) -> None:
-    x = jnp.asarray(np.random.default_rng(3).normal(size=(3, 4)))
-
-    def total(f: Fun) -> Fun:
-        return lambda x: sum(jnp.sum(leaf) for leaf in jax.tree.leaves(f(x)))
-
-    f = OPERATIONS[name]
-    assert_near(jax.grad(total(checkpoint(f)))(x), jax.grad(total(f))(x))
-
-
-# Composition ----------------------------------------------------------------------
-
-
-def step(h: Any, w: Any) -> Any:
-    return h + jnp.tanh(jnp.sin(h) @ w)
-
-
-def _loops(options: dict[str, Any]) -> Fun:
-    def run(h: Any, w: Any) -> Any:
-        return retape.jax.scan(lambda c, x: (step(c, x), None), h, w, **options)[0]
-
-    return run
-
-
-def _calls(mark: Fun) -> Fun:
-    def run(h: Any, w: Any) -> Any:
-        for i in range(w.shape[0]):
-            h = mark(step)(h, w[i])
-        return h
-
-    return run
-
-
-WAYS: dict[str, Fun] = {
-    "checkpoint": _calls(checkpoint),
-    "selective": _calls(checkpoint(policy=policies.selective())),
-    "every_n": checkpoint(_calls(lambda f: f), policy=policies.every_n(3)),
-    "within": checkpoint(_calls(lambda f: f), policy=policies.within("1 MB")),
-    "levels": _loops({"levels": 2}),
-}
-
-
-def value(run: Fun) -> Fun:
-    return lambda h, w: (run(h, w) ** 2).sum()
-
-
-TABLE: dict[str, Callable[[Fun], Fun]] = {
-    "grad": lambda f: jax.grad(f, (0, 1)),
-    "jit": lambda f: jax.jit(jax.grad(f, (0, 1))),
-    "jvp": lambda f: lambda h, w: jax.jvp(f, (h, w), (jnp.cos(h), jnp.sin(w))),
-    "grad of grad": lambda f: jax.grad(
-        lambda h, w: (jax.grad(f, 1)(h, w) * jnp.cos(w)).sum(), (0, 1)
-    ),
-    "jvp of grad": lambda f: (
-        lambda h, w: jax.jvp(jax.grad(f, 1), (h, w), (jnp.cos(h), jnp.sin(w)))
-    ),
-    "vmap of grad": lambda f: (
-        lambda h, w: jax.vmap(jax.grad(f, (0, 1)), (0, None))(jnp.stack([h, 2 * h]), w)
-    ),
-    "grad of vmap": lambda f: jax.grad(
-        lambda h, w: jax.vmap(f, (0, None))(jnp.stack([h, 2 * h]), w).sum(), (0, 1)
-    ),
-    "scan": lambda f: jax.grad(
-        lambda h, w: lax.scan(lambda c, x: (c + f(h * c, x), None), 1.0, w[None])[0]
-    ),
-    "cond": lambda f: jax.grad(
-        lambda h, w: lax.cond(h[0, 0] > 9, lambda h, w: 0.0, f, h, w), (0, 1)
-    ),
-    "retape.jax.grad": lambda f: retape.jax.grad(f, (0, 1)),
-}
-
-
-@functools.cache
-def _wanted(row: str) -> Any:
-    return TABLE[row](value(_calls(lambda f: f)))(*_arguments())
-
-
-def _arguments() -> tuple[Any, Any]:
-    rng = np.random.default_rng(5)
-    return jnp.asarray(rng.normal(size=(2, 3))), jnp.asarray(rng.normal(size=(5, 3, 3)))
-
-
-@pytest.mark.parametrize(("row", "way"), dealt(list(TABLE), list(WAYS)))
-def test_composition(row: str, way: str) -> None:
-    assert_near(TABLE[row](value(WAYS[way]))(*_arguments()), _wanted(row), 1e-10)
 
 
 @pytest.mark.slow

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
-from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 import retape
 from retape.jax import checkpoint, policies, scan
-from tests.engines.jaxpr.support.networks import (
-    assert_near,
-    compilations,
-    compiled,
-    graded,
-    layer,
-    loss,
-    start,
-    temp_bytes,
-    weights,
-)
+from tests.engines.jaxpr.support.networks import assert_near, compilations, compiled
 from tests.engines.jaxpr.support.seams import (
     Cutter,
     Graph,
@@ -33,37 +20,7 @@ from tests.engines.jaxpr.support.seams import (
     least_peak,
     least_work_cut,
 )
-
-LAYERS = 4
-whole = functools.partial(loss, layer)
-POLICIES: dict[str, Any] = {
-    "every_n": policies.every_n(20),
-    "sqrt": policies.sqrt(),
-    "selective": policies.selective(),
-    "jax": jax.checkpoint_policies.dots_saveable,
-}
-
-
-EACH_LAYER = {"selective", "jax"}
-"""Policies that look at one operation at a time: all that they do not keep is run again
-at once, so they belong around each layer."""
-
-
-@functools.cache
-def plain() -> tuple[Any, int]:
-    return graded(whole, weights(LAYERS), start())
-
-
-@pytest.mark.slow("every_n")
-@pytest.mark.parametrize("name", POLICIES)
-def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
-    if name in EACH_LAYER:
-        marked = functools.partial(loss, checkpoint(layer, policy=POLICIES[name]))
-    else:
-        marked = checkpoint(whole, policy=POLICIES[name])
-    slope, taken = graded(marked, weights(LAYERS), start())
-    assert_near(slope, plain()[0])
-    assert taken < plain()[1]
+from tests.judges.jax.layered import drawn, perceptron
 
 
 def test_named_values_are_saved_and_others_computed_again() -> None:
@@ -139,88 +96,9 @@ def test_selective_saves_products_with_weights_and_computes_the_rest_again() -> 
 # Budgets --------------------------------------------------------------------------
 
 
-def mlp(w: Any, x: Any) -> Any:
-    for each in w:
-        x = jnp.tanh(x @ each)
-    return (x**2).sum()
-
-
-def convolutions(w: Any, x: Any) -> Any:
-    for each in w:
-        x = x + jax.nn.relu(lax.conv_general_dilated(x, each, (1, 1), "SAME"))
-    return (x**2).mean()
-
-
-def drawn(*shape: int) -> Any:
-    return jnp.asarray(np.random.default_rng(len(shape)).normal(size=shape)) / 6
-
-
-NETWORKS: dict[str, Any] = {
-    "perceptron": lambda: (mlp, ([drawn(16, 16)] * 6, drawn(64, 16))),
-    "attention": lambda: (whole, (weights(2), start())),
-    "convolutions": lambda: (
-        convolutions,
-        ([drawn(4, 4, 3, 3)] * 3, drawn(2, 4, 12, 12)),
-    ),
-}
-
-
-def least_of(f: Any, args: Any) -> int:
-    """The least budget, as the refusal of a smaller one names it."""
-    with pytest.raises(retape.BudgetError, match="least budget that would do") as error:
-        jax.grad(checkpoint(f, policy=policies.within(1)))(*args)
-    return int(str(error.value).split("would do is ")[1].split()[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NETWORKS)
-def test_every_budget_holds_when_compiled_and_costs_less_the_larger_it_is(
-    name: str,
-) -> None:
-    f, args = NETWORKS[name]()
-    least, most = least_of(f, args), temp_bytes(f, *args)
-    assert 2 * least < 1.7 * most
-    work: list[float] = []
-    for share in (0.0, 0.5, 1.0):
-        budget = round(least + share * (most - least))
-        marked = checkpoint(f, policy=policies.within(budget))
-        valued = compiled(jax.value_and_grad(marked), *args)
-        assert temp_bytes(marked, *args) <= budget
-        assert valued.memory_analysis().temp_size_in_bytes <= budget
-        work.append(valued.cost_analysis()["flops"])
-    assert work == sorted(work, reverse=True) and work[-1] < work[0]
-    assert_near(valued(*args), jax.value_and_grad(f)(*args))
-    # One byte less than the least is refused: the number named is exact.
-    with pytest.raises(retape.BudgetError, match=f"would do is {least} bytes"):
-        jax.grad(checkpoint(f, policy=policies.within(least - 1)))(*args)
-
-
-@pytest.mark.slow
-def test_more_memory_is_never_more_work_in_whatever_order_it_is_asked_for() -> None:
-    f, args = NETWORKS["perceptron"]()
-    least, most = least_of(f, args), temp_bytes(f, *args)
-    step = (most - least) // 9
-    found: dict[int, float] = {}
-    for share in (4, 9, 0, 6, 2):
-        budget = least + share * step
-        marked = checkpoint(f, policy=policies.within(budget))
-        slope = jax.grad(marked)
-        assert compilations(lambda g=slope: jax.make_jaxpr(g)(*args)) <= 3
-        program = compiled(jax.grad(marked), *args)
-        assert program.memory_analysis().temp_size_in_bytes <= budget
-        found[budget] = program.cost_analysis()["flops"]
-    works = [found[b] for b in sorted(found)]
-    assert works == sorted(works, reverse=True)
-    # What takes no more than the function as it is has nothing to run again.
-    plain = compiled(jax.grad(f), *args).cost_analysis()["flops"]
-    marked = checkpoint(f, policy=policies.within(2 * most))
-    got = compiled(jax.grad(marked), *args).cost_analysis()["flops"]
-    assert got <= 1.01 * plain
-
-
 def test_a_refusal_compiles_three_programs_at_most() -> None:
     def f(w: Any, x: Any) -> Any:
-        return jnp.sin(mlp(w, x))
+        return jnp.sin(perceptron(w, x))
 
     marked = checkpoint(f, policy=policies.within(10))
     weights, x = [drawn(8, 8)] * 3, drawn(8, 8)
@@ -235,7 +113,7 @@ def test_a_refusal_compiles_three_programs_at_most() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("argnums", [1, (0, 1)])
 def test_a_budget_is_for_the_gradient_that_is_taken(argnums: Any) -> None:
-    f, args = NETWORKS["perceptron"]()
+    f, args = perceptron, ([drawn(16, 16)] * 6, drawn(64, 16))
     slope = jax.grad(f, argnums)
     most = compiled(slope, *args).memory_analysis().temp_size_in_bytes
     budget = policies.within(round(0.85 * most))
@@ -248,7 +126,7 @@ def test_a_budget_without_a_derivative_compiles_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("jax.stages.Lowered.compile", None)
-    marked = checkpoint(mlp, policy=policies.within(1))
+    marked = checkpoint(perceptron, policy=policies.within(1))
     x, w = jnp.ones((2, 3)), jnp.eye(3)
     assert float(marked([w], x)) == pytest.approx(6 * float(jnp.tanh(1.0)) ** 2)
 
@@ -265,30 +143,13 @@ def test_slices_of_a_stack_are_neither_copied_nor_gathered() -> None:
     w, x = jnp.stack([drawn(64, 64)] * 12), drawn(8, 64)
 
     def stacked(w: Any, x: Any) -> Any:
-        return mlp([w[i] for i in range(12)], x)
+        return perceptron([w[i] for i in range(12)], x)
 
     marked = checkpoint(stacked, policy=policies.every_n(2))
     program = compiled(jax.grad(marked), w, x)
     # The weights are 32 kB a layer, the activations 4: a copy of either kind is 393 kB.
     assert program.memory_analysis().temp_size_in_bytes < 3 * 32768 + 12 * 2 * 4096
     assert_near(program(w, x), jax.grad(stacked)(w, x))
-
-
-@pytest.mark.slow
-def test_slices_of_a_stack_have_all_derivatives() -> None:
-    w, x = jnp.stack([drawn(3, 3)] * 4), drawn(2, 3)
-
-    def stacked(w: Any, x: Any) -> Any:
-        return mlp([w[0], w[2], w[-1], w[1:3].sum(0)], x) + w.sum()
-
-    def twice(f: Any) -> Any:
-        slope = lambda w, x: (jax.grad(f)(w, x) * jnp.cos(w)).sum()  # noqa: E731
-        return jax.vmap(jax.grad(slope), (0, None))(jnp.stack([w, 2 * w]), x)
-
-    marked = checkpoint(stacked, policy=policies.every_n(2))
-    assert_near(twice(marked), twice(stacked))
-    tangent = jax.jvp(lambda w: marked(w, x), (w,), (jnp.sin(w),))
-    assert_near(tangent, jax.jvp(lambda w: stacked(w, x), (w,), (jnp.sin(w),)))
 
 
 @pytest.mark.parametrize(
