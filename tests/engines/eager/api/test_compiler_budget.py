@@ -63,81 +63,74 @@ def test_budgets_are_held_by_the_allocators_count_and_peaks_grow_with_them():
     assert costs[0] > costs[-1] == 0
 
 
-class Rates(nn.Module):
+class Layers(nn.Module):
+    """Three layers, each used in one way or another."""
+
+    def __init__(self, layer, use):
+        super().__init__()
+        self.register_buffer("rate", torch.linspace(1, 2, 32))
+        self.layers = nn.ModuleList(layer() for _ in range(3))
+        self.use = use
+
+    def forward(self, x):
+        for k, layer in enumerate(self.layers):
+            x = self.use(self, layer, x, k)
+        return x.square().sum()
+
+
+def with_rates(model, layer, x, k):
     """Reads a buffer in every layer and overwrites it at the end.
 
     The compiler of PyTorch 2.13 by itself computes other gradients: it runs operators
     again that read the buffer, after it was overwritten.
     """
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("rate", torch.linspace(1, 2, 32))
-        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = (layer(x) + self.rate).sin().exp().sin()
-        self.rate.mul_(2)
-        return x.sum()
+    x = (layer(x) + model.rate).sin().exp().sin()
+    if k == 2:
+        model.rate.mul_(2)
+    return x
 
 
-class Dropped(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = torch.dropout(layer(x).sin().exp().sin(), 0.3, train=True)
-        return x.sum()
+def dropped(model, layer, x, k):
+    return torch.dropout(layer(x).sin().exp().sin(), 0.3, train=True)
 
 
-class Normalized(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
-        self.norms = nn.ModuleList(nn.BatchNorm1d(32) for _ in range(3))
-
-    def forward(self, x):
-        for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = norm(layer(x).sin())
-        return x.square().sum()
+def with_a_checkpoint(model, layer, x, k):
+    return checkpoint(layer, x, use_reentrant=False) if k % 2 else layer(x)
 
 
-class WithACheckpoint(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(mlp(2, 32) for _ in range(3))
+def linear():
+    return nn.Linear(32, 32)
 
-    def forward(self, x):
-        for k, layer in enumerate(self.layers):
-            x = checkpoint(layer, x, use_reentrant=False) if k % 2 else layer(x)
-        return x.sum()
+
+KINDS = {
+    "rates": (linear, with_rates),
+    "dropped": (linear, dropped),
+    "normalized": (
+        lambda: nn.Sequential(linear(), nn.BatchNorm1d(32)),
+        lambda model, layer, x, k: layer(x).sin(),
+    ),
+    "with a checkpoint": (lambda: mlp(2, 32), with_a_checkpoint),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Rates, Dropped, Normalized, WithACheckpoint])
+@pytest.mark.parametrize("kind", KINDS)
 def test_gradients_and_buffers_are_those_of_the_plain_program(kind):
     x = torch.linspace(-1, 1, 64 * 32).view(64, 32)
 
-    def run(memory):
+    def made():
         torch.manual_seed(0)
-        model = kind()
-        torch._dynamo.reset()
-        budget = CompilerBudget(memory or 1, backend="aot_eager")
-        compiled = torch.compile(model, backend=budget, fullgraph=True)
-        found = gradients(compiled if memory else model, model, x)
-        return [*found, *model.buffers()], budget
+        return Layers(*KINDS[kind])
 
-    theirs, _ = run(0)
-    torch.manual_seed(0)
-    least = least_of(kind(), x)
-    for memory in (least, 10**9) if kind is Rates else (least,):
-        ours, budget = run(memory)
+    plain = made()
+    theirs = [*gradients(plain, plain, x), *plain.buffers()]
+    least = least_of(made(), x)
+    for memory in (least, 10**9) if kind == "rates" else (least,):
+        model = made()
+        compiled, budget = budgeted(model, memory)
+        ours = [*gradients(compiled, model, x), *model.buffers()]
         assert budget.plans[0].peak <= memory
-        for mine, each in zip(ours, theirs, strict=True):
-            assert torch.equal(mine, each)
+        assert all(map(torch.equal, ours, theirs))
 
 
 def test_an_ample_budget_changes_nothing():

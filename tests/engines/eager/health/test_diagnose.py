@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -16,6 +18,7 @@ import retape
 import retape.torch
 
 Layer = Callable[[Tensor], Tensor]
+inside = partial(checkpoint, use_reentrant=False)
 
 
 class Net(torch.nn.Module):
@@ -51,29 +54,9 @@ X = torch.linspace(-1.0, 1.0, 32).reshape(4, 8)
 # Seeded faults: the operator that is to be named, and its line. ----------------------
 
 
-def masked_root(x: Tensor) -> Tensor:
-    return x + torch.where(x > 2, (x - 2).clamp(min=0).sqrt(), 0.0)
-
-
 def masked_quotient(x: Tensor) -> Tensor:
     zero = x - x
     return torch.where(zero == 0, x, x / zero)
-
-
-def length_of_zero(x: Tensor) -> Tensor:
-    return x + torch.sqrt((x * 0.0).square().sum(dim=1, keepdim=True))
-
-
-def power_of_zero(x: Tensor) -> Tensor:
-    return x + (x * 0.0) ** 0.5
-
-
-def equal_eigenvalues(x: Tensor) -> Tensor:
-    return x @ torch.linalg.eigh(x.T @ x * 0.0)[1]
-
-
-def arcsine_of_one(x: Tensor) -> Tensor:
-    return x + torch.asin(x * 0.0 + 1.0)
 
 
 class Own(torch.autograd.Function):
@@ -88,61 +71,46 @@ class Own(torch.autograd.Function):
         return g / 0.0
 
 
-def own_rule(x: Tensor) -> Tensor:
-    return Own.apply(x)  # pyright: ignore
-
-
-def area_cosine(x: Tensor) -> Tensor:
-    return x + torch.acosh(x * 0.0 + 1.0)
-
-
 def in_place(x: Tensor) -> Tensor:
     y = x * 0.0
     y.sqrt_()
     return x + y
 
 
-def beneath_a_checkpoint(x: Tensor) -> Tensor:
-    return checkpoint(lambda x: x + torch.sqrt(x * 0.0), x, use_reentrant=False)
-
-
-FAULTS = {
-    masked_root: "SqrtBackward0",
-    masked_quotient: "DivBackward0",
-    length_of_zero: "SqrtBackward0",
-    power_of_zero: "PowBackward0",
-    equal_eigenvalues: "LinalgEighBackward0",
-    arcsine_of_one: "AsinBackward0",
-    own_rule: "OwnBackward",
-    area_cosine: "AcoshBackward0",
-    in_place: "SqrtBackward0",
-    beneath_a_checkpoint: "SqrtBackward0",
+# By the operator that is to be named, and what is done.
+FAULTS: dict[str, Layer] = {
+    "SqrtBackward0, masked": lambda x: x + torch.where(x > 2, F.relu(x - 2).sqrt(), 0),
+    "DivBackward0": masked_quotient,
+    "SqrtBackward0, length": lambda x: x + torch.sqrt((x * 0).square().sum(1, True)),
+    "PowBackward0": lambda x: x + (x * 0.0) ** 0.5,
+    "LinalgEighBackward0": lambda x: x @ torch.linalg.eigh(x.T @ x * 0.0)[1],
+    "AsinBackward0": lambda x: x + torch.asin(x * 0.0 + 1.0),
+    "OwnBackward": lambda x: Own.apply(x),  # pyright: ignore
+    "AcoshBackward0": lambda x: x + torch.acosh(x * 0.0 + 1.0),
+    "SqrtBackward0, in place": in_place,
+    "SqrtBackward0, beneath": lambda x: inside(lambda x: x + torch.sqrt(x * 0.0), x),
 }
-LINES = {in_place: "y.sqrt_()"}
+LINES: dict[Layer, str] = {in_place: "y.sqrt_()"}
 
 
 def line_of(spoil: Layer) -> str:
-    import inspect
-
     return LINES.get(spoil) or inspect.getsource(spoil).strip().split("\n")[-1].strip()
 
 
-@pytest.mark.parametrize("memory", [None, "1kB"])
-@pytest.mark.parametrize("spoil", FAULTS, ids=lambda f: f.__name__)
-def test_a_derivative_that_is_not_finite(spoil: Layer, memory: str | None) -> None:
+@pytest.mark.parametrize("recomputed", [False, True])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_derivative_that_is_not_finite(name: str, recomputed: bool) -> None:
     """The loss is finite: only the way back knows."""
+    spoil = FAULTS[name]
     net = Net(spoil)
     run: Any = net
-    if memory is not None and spoil is not beneath_a_checkpoint:
+    if recomputed and "beneath" not in name:
         run = retape.torch.recompute(snapshots=3, stage=4)(net)
-    with torch.random.fork_rng():
-        health = retape.torch.diagnose(run, X)
+    health = retape.torch.diagnose(run, X)
     fault = health.fault
     assert fault is not None and fault.kind == "reverse"
-    assert fault.operation == FAULTS[spoil]
-    assert fault.text == line_of(spoil).removesuffix("  # pyright: ignore") or (
-        fault.text == line_of(spoil)
-    )
+    assert fault.operation == name.split(",")[0]
+    assert fault.text in (line_of(spoil), line_of(spoil).split("  # pyright")[0])
     assert "test_diagnose.py:" in fault.line and fault.variable == "layers.3 (Block)"
     assert 0 <= fault.before < 1 and fault.after == float("inf")
     assert all(p.grad is None for p in net.parameters())
@@ -313,7 +281,6 @@ def test_a_function_that_does_something_else_each_time() -> None:
         retape.DeterminismError, match="when the function was called ag"
     ):
         retape.torch.diagnose(loss)
-    assert random.random() >= 0
 
 
 @pytest.mark.parametrize(
