@@ -93,8 +93,8 @@ CASES: dict[str, Case] = {
     **{name: (named(name), (SQUARE,)) for name in ONE},
     **{name: (getattr(F, name), (SQUARE,)) for name in ACTIVATIONS},
     **{name: (two(name), (SQUARE, SQUARE)) for name in TWO},
-    **{f"{name} of a row": (two(name), (SQUARE, ROW)) for name in TWO},
-    **{f"{name} of vectors": (two(name), (COLUMN, ROW)) for name in TWO},
+    **{f"{name} of a row": (two(name), (SQUARE, ROW)) for name in TWO[::2]},
+    **{f"{name} of vectors": (two(name), (COLUMN, ROW)) for name in TWO[1::2]},
     "cube": (lambda x: x**3, (SQUARE,)),
     "a square of itself": (lambda x: x * x, (SQUARE,)),
     "neighbours": (lambda x: x[1:] - x[:-1], (SQUARE,)),
@@ -245,8 +245,8 @@ def test_the_least_that_is_named_is_enough_for_any_operator(name: str) -> None:
         retape.torch.accelerate(False)
 
 
-@pytest.mark.slow("silu", "gelu", "layer_norm", "mul", "square")
-@pytest.mark.parametrize("name", ["silu", "mm", "gelu", "layer_norm", "mul", "square"])
+@pytest.mark.slow("silu", "layer_norm")
+@pytest.mark.parametrize("name", ["silu", "mm", "layer_norm"])
 def test_no_more_is_asked_for_than_is_taken(name: str) -> None:
     program = Twice(name)
     least = program.least()

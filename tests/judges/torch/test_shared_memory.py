@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 import retape.torch  # noqa: E402
 from retape.torch import recompute  # noqa: E402
+from tests.judges.pairwise import pairwise  # noqa: E402
 
 STEPS = 6
 SIZE = (STEPS, 8)
@@ -98,20 +99,28 @@ def gradient(source: str, view: str, write: str, under: Any) -> Any:
     return w.grad
 
 
-@pytest.mark.usefixtures("accelerated")
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("source", SOURCES)
-def test_right_or_refused(source: str, view: str, write: str) -> None:
+COLUMNS = {
+    "source": list(SOURCES), "view": list(VIEWS), "write": list(WRITES),
+    "face": list(FACES), "accelerated": [False, True],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "view", "write", "face", "accelerated"),
+    pairwise(COLUMNS, lambda **_: True, seed=0),
+    indirect=["accelerated"],
+)
+def test_right_or_refused(
+    source: str, view: str, write: str, face: str, accelerated: bool
+) -> None:
     plain = gradient(source, view, write, contextlib.nullcontext())
-    for face in FACES.values():
-        try:
-            found = gradient(source, view, write, face())
-        except retape.MachineError as error:
-            assert "NumPy" in str(error)
-            assert write not in ("nobody", "PyTorch")
-            continue
-        assert torch.equal(found, plain)
+    try:
+        found = gradient(source, view, write, FACES[face]())
+    except retape.MachineError as error:
+        assert "NumPy" in str(error)
+        assert write not in ("nobody", "PyTorch")
+        return
+    assert torch.equal(found, plain)
 
 
 def seconds(x: Any, columns: bool) -> float:

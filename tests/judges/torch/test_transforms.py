@@ -24,6 +24,7 @@ from torch.func import (  # noqa: E402
 
 import retape.torch  # noqa: E402
 from retape.torch import recompute  # noqa: E402
+from tests.judges.pairwise import pairwise  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script")
 Function = Callable[..., Any]
@@ -152,14 +153,15 @@ TRANSFORMS: dict[str, Function] = {
     "a graph around": with_a_graph,
     "of modules": of_modules,
 }  # fmt: skip
-# Slower, since they draw or have thousands of operators.
-SKIPPED = {(name, "dropped") for name in ("hessian", "jacfwd", "jvp of grad")}
-CELLS = [
-    (name, body)
-    for name in TRANSFORMS
-    for body in BODIES
-    if (name, body) not in SKIPPED
-]
+COLUMNS = {
+    "name": list(TRANSFORMS), "body": list(BODIES), "face": list(FACES),
+    "accelerated": [False, True],
+}  # fmt: skip
+
+
+def can_be(name: str, body: str, **_: Any) -> bool:
+    """But for the slower ones, which draw or have thousands of operators."""
+    return body != "dropped" or name not in ("hessian", "jacfwd", "jvp of grad")
 
 
 def flat(value: Any) -> list[Any]:
@@ -173,21 +175,25 @@ def found_by(name: str, block: Function) -> list[Any]:
     return [*flat(TRANSFORMS[name](block)), torch.rand(2)]
 
 
-@pytest.mark.usefixtures("accelerated")
-@pytest.mark.parametrize(("name", "body"), CELLS)
-def test_transforms_are_exact_or_refused_by_name(name: str, body: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "body", "face", "accelerated"),
+    pairwise(COLUMNS, can_be, seed=0),
+    indirect=["accelerated"],
+)
+def test_transforms_are_exact_or_refused_by_name(
+    name: str, body: str, face: str, accelerated: bool
+) -> None:
     plain = found_by(name, BODIES[body])
-    for face, wrap in FACES.items():
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "A recomputation inside of transforms")
-            try:
-                found = found_by(name, wrap(BODIES[body]))
-            except retape.UnsupportedError as error:
-                assert "inside of `vmap`" in str(error)
-                assert name == "vmap(jacrev)"
-                continue
-        assert len(found) == len(plain)
-        assert all(map(torch.equal, found, plain)), face
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A recomputation inside of transforms")
+        try:
+            found = found_by(name, FACES[face](BODIES[body]))
+        except retape.UnsupportedError as error:
+            assert "inside of `vmap`" in str(error)
+            assert name == "vmap(jacrev)"
+            return
+    assert len(found) == len(plain)
+    assert all(map(torch.equal, found, plain))
 
 
 @pytest.mark.parametrize("name", ["grad", "vjp", "jacrev", "vmap(grad)", "of modules"])

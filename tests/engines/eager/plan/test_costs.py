@@ -30,30 +30,22 @@ def cost_in(memory: int, program: str, found: Any) -> int:
     return cost_again(run, found)
 
 
-def budgets_of(found: Any) -> list[int]:
-    low, high = found.curve[0].memory, found.enough
-    return [low + (high - low) * k // BUDGETS for k in range(BUDGETS)]
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("upwards", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_larger_budget_never_costs_more(program: str, upwards: bool) -> None:
+def test_a_plan_costs_what_was_told_and_more_memory_no_more(
+    program: str, upwards: bool
+) -> None:
+    """In shares of the forward, which is all that is run again at once."""
     found = estimated(program)
-    budgets = budgets_of(found)
+    low, room = found.curve[0].memory, found.enough - found.curve[0].memory
+    budgets = [low + room * k // BUDGETS for k in range(BUDGETS)]
     costs = {
         memory: cost_in(memory, program, found)
         for memory in (budgets if upwards else budgets[::-1])
     }
     ordered = [costs[memory] for memory in budgets]
     assert ordered == sorted(ordered, reverse=True) and ordered[0] > ordered[-1]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_plan_costs_what_was_told(program: str) -> None:
-    """In shares of the forward, which is all that is run again at once."""
-    found = estimated(program)
-    low, _, memory, *_ = budgets_of(found)
-    told = found.recomputed(memory)
+    told = found.recomputed(budgets[2])
     assert 0 < told < 3
-    one, other = (cost_in(each, program, found) for each in (memory, low))
-    assert one / other == pytest.approx(told / found.recomputed(low), rel=1e-6)
+    share = told / found.recomputed(low)
+    assert costs[budgets[2]] / costs[low] == pytest.approx(share, rel=1e-6)
