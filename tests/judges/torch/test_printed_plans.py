@@ -48,6 +48,12 @@ def estimated(folder: Path) -> Any:
     return within(None, plan=found)(folder)
 
 
+def estimated_in_a_store(folder: Path) -> Any:
+    net = chain()
+    estimate(lambda x: net(x).sum(), X)
+    return within(300_008, store=DiskStore)(folder)
+
+
 def left(folder: Path) -> Any:
     net, under = chain(), recompute(memory=300_004)
     for more in (0, 0, 5):
@@ -76,6 +82,9 @@ WAYS: dict[str, tuple[Any, str, set[str], str]] = {
     "by number": (by_number, "none", {"kept", "run again"}, "4 snapshots"),
     "by a plan": (within(300_000, 2), "followed", {"kept", "run again"}, "least cost"),
     "estimated": (estimated, "followed", {"kept", "run again"}, "an estimate"),
+    "estimated, in a store": (
+        estimated_in_a_store, "followed", {"kept", "stored"}, "least cost",
+    ),
     "left": (left, "left", {"kept", "run again"}, "was left"),
     "in a store": (
         within(300_000, 3, DiskStore), "followed", {"kept", "stored"}, "least cost",

@@ -8,9 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import retape.torch
 from retape.torch import recompute
-from tests.engines.eager.api.test_checkpoint_sequential import uneven
 from tests.engines.eager.plan.test_learned import (
     MEMORY,
     assert_each_run_gives_the_same,
@@ -101,7 +99,7 @@ def test_any_order_is_exact_and_learns_from_what_its_backward_finds(order: str) 
     assert set(states[-1]) == {"followed"}
 
 
-@pytest.mark.parametrize("order", ["ABab", "ABba", "AAaa"])
+@pytest.mark.parametrize("order", ["ABba", "AAaa"])
 def test_the_budget_of_each_run_holds_while_another_is_there(order: str) -> None:
     models: dict[str, nn.Module] = {"A": Stashing(24, False), "B": Stashing(30, False)}
     for model in models.values():
@@ -168,25 +166,3 @@ def test_a_model_that_is_unfrozen_is_another_program(frozen: slice) -> None:
     states = [each.report.plan.state for each in made]
     assert states[0] == "none" and states[4] != "followed"
     assert states[2] == states[6] == states[-1] == "followed"
-
-
-@pytest.mark.slow
-def test_a_chain_learns_from_what_its_backward_finds() -> None:
-    class Part(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = uneven(1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return Stash.apply(self.layer(x))
-
-    torch.manual_seed(0)
-    chain = nn.Sequential(*(Part() for _ in range(12)))
-    x = torch.randn(512, 8, requires_grad=True)
-    found = []
-    for _ in range(6):
-        torch.manual_seed(1)
-        y = retape.torch.checkpoint_sequential(chain, input=x, memory=250_000)
-        found.append(torch.autograd.grad(y.sum(), x)[0])
-        STASH.clear()
-    assert all(torch.equal(each, found[0]) for each in found)
