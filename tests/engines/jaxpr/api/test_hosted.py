@@ -7,72 +7,60 @@ import pytest
 
 import retape
 import retape.jax
-from retape import MemoryStore, PlanError, TieredStore
+from retape import DiskStore, MemoryStore, PlanError, Tier, TieredStore
 from retape.storage import AsyncStore, measure
 
 X = np.linspace(0.1, 0.9, 64 * 64)
 
 
-def counted(x):
-    def step(c, _):
-        return c + 0.01 * jnp.sin(c), None
+def step(c):
+    return c + 0.01 * jnp.sin(c)
 
-    return jax.lax.scan(step, x, None, length=60)[0].sum()
+
+def counted(x):
+    return jax.lax.scan(lambda c, _: (step(c), None), x, None, length=60)[0].sum()
 
 
 def ending(x):
-    y = jax.lax.while_loop(lambda c: c.sum() < 3000.0, lambda c: 1.01 * c, x)
-    return y.sum()
+    return jax.lax.while_loop(lambda c: c.sum() < 3000.0, step, x).sum()
 
 
-def plain(x):
-    """The derivative of `counted`, by hand."""
-    g = np.ones_like(x)
-    states = [x]
-    for _ in range(59):
-        states.append(states[-1] + 0.01 * np.sin(states[-1]))
-    for state in reversed(states):
-        g = g * (1 + 0.01 * np.cos(state))
-    return g
+def taken(fun, plan, store, **options):
+    """The gradient under a plan; it is that of JAX, or of the sweep in one program."""
+    plain = retape.jax.grad(ending, plan=retape.fixed_space(snapshots=6))
+    want = (jax.grad(counted) if fun is counted else plain)(X)
+    found = retape.jax.grad(fun, plan=plan, store=store, **options)(X)
+    np.testing.assert_allclose(found, want, rtol=1e-10)
 
 
 def test_tiers_from_measured_bandwidths(tmp_path):
-    speed, step = measure(tmp_path, nbytes=X.nbytes), 0.01
-    costs = speed.write / step, speed.read / step
-    tiers = retape.Tier("memory", 2), retape.Tier("disk", 20, *costs)
-    plan = retape.tiers(levels=tiers, stage=2)
-    far = AsyncStore(retape.DiskStore(tmp_path / "run"))
+    speed = measure(tmp_path, nbytes=X.nbytes)
+    costs = speed.write / 0.01, speed.read / 0.01
+    plan = retape.tiers(levels=(Tier("memory", 2), Tier("disk", 20, *costs)), stage=2)
+    far = AsyncStore(DiskStore(tmp_path / "run"))
     store = TieredStore(MemoryStore(capacity=2), far)
-    found = retape.jax.grad(counted, plan=plan, store=store)(X)
-    assert np.allclose(found, plain(X), rtol=1e-5)
+    taken(counted, plan, store)
     assert store.memory.peak_snapshots == 2 and far.peak_snapshots > 2
 
 
 def test_any_number_of_tiers(tmp_path):
-    levels = (
-        retape.Tier("host", 2),
-        retape.Tier("disk", 2, 0.5, 0.5),
-        retape.Tier("remote", 9, 1, 1),
-    )
-    near = retape.DiskStore(tmp_path / "near", capacity=2)
-    far = TieredStore(near, retape.DiskStore(tmp_path / "far"))
+    levels = Tier("host", 2), Tier("disk", 2, 0.5, 0.5), Tier("remote", 9, 1, 1)
+    near = DiskStore(tmp_path / "near", capacity=2)
+    far = TieredStore(near, DiskStore(tmp_path / "far"))
     store = TieredStore(MemoryStore(capacity=2), far)
     plan = retape.tiers(levels=levels, stage=2)
-    found = retape.jax.grad(counted, plan=plan, store=store)(X)
-    assert np.allclose(found, plain(X), rtol=1e-5)
+    taken(counted, plan, store)
     assert store.memory.peak_snapshots == near.peak_snapshots == 2
     assert far.disk.peak_snapshots > 0
     with pytest.raises(PlanError, match="needs the number of steps beforehand"):
-        retape.jax.grad(ending, plan=plan, store=store)(X)
+        taken(ending, plan, store)
 
 
 @pytest.mark.parametrize("memory", [3, "400 kB"])
 def test_their_stages_and_bytes_are_those_of_the_program(memory):
-    told = []
+    told, store = [], MemoryStore()
     plan = retape.tiers(memory=memory, disk=4)
-    store = MemoryStore()
-    gradient = retape.jax.grad(counted, plan=plan, store=store, progress=told.append)
-    assert np.allclose(gradient(X), plain(X), rtol=1e-5)
+    taken(counted, plan, store, progress=told.append)
     assert 1 < store.peak_snapshots <= 3 + 4 + 9
     assert told[-1].reversed == told[-1].length >= 60
     assert told[-1].done == told[-1].total
@@ -80,22 +68,19 @@ def test_their_stages_and_bytes_are_those_of_the_program(memory):
 
 @pytest.mark.parametrize("stage", [1, 3])
 def test_tiers_for_a_run_of_unknown_length(tmp_path, stage):
-    plan = retape.tiers(memory=2, disk=4, stage=stage)
-    store = TieredStore(MemoryStore(capacity=2), retape.DiskStore(tmp_path / "run"))
-    found = retape.jax.grad(ending, plan=plan, store=store)(X)
-    plain = retape.jax.grad(ending, plan=retape.fixed_space(snapshots=6))(X)
-    np.testing.assert_allclose(found, plain, rtol=1e-12)
+    store = TieredStore(MemoryStore(capacity=2), DiskStore(tmp_path / "run"))
+    taken(ending, retape.tiers(memory=2, disk=4, stage=stage), store)
     assert 2 < store.peak_snapshots <= 2 + 4 + 1
 
 
 def test_chains_of_unknown_length_and_tapes_in_slots_are_refused():
-    plan = retape.tiers(memory=2, disk=4)
     one = [1] * 61
     chain = retape.chain(forward=one, states=one, tapes=one, budget=8, store={"state"})
-    with pytest.raises(PlanError, match="number of steps|how many steps"):
-        retape.jax.grad(ending, plan=chain, store=MemoryStore())(X)
     mixed = retape.fixed_space(snapshots=3, store={"state", "tape"})
-    with pytest.raises(PlanError, match="its slots may hold tapes, and `retape.jax` w"):
-        retape.jax.grad(counted, plan=mixed, store=MemoryStore())(X)
-    with pytest.raises(PlanError, match="obeyed action by action"):
-        retape.jax.grad(counted, plan=plan)(X)
+    for fun, plan, store, said in (
+        (ending, chain, MemoryStore(), "number of steps|how many steps"),
+        (counted, mixed, MemoryStore(), "its slots may hold tapes, and `retape.jax` w"),
+        (counted, retape.tiers(memory=2, disk=4), None, "obeyed action by action"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            retape.jax.grad(fun, plan=plan, store=store)(X)

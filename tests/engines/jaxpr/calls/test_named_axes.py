@@ -22,13 +22,6 @@ Function = Callable[..., Any]
 X = jnp.linspace(0.1, 1.0, 5)
 PLAN = retape.fixed_space(snapshots=2, stage=1)
 
-MARKS: dict[str, Callable[[Function], Function]] = {
-    "checkpoint": checkpoint,
-    "sqrt": lambda f: checkpoint(f, policy=policies.sqrt()),
-    "within": lambda f: checkpoint(f, policy=policies.within("1 MB")),
-    "checkpointed": lambda f: checkpointed(f, plan=PLAN),
-}
-
 
 def centred(x: Any) -> Any:
     """A step in which the lanes speak to one another."""
@@ -43,35 +36,40 @@ def over(f: Function) -> Function:
     return jax.vmap(f, axis_name="lanes")
 
 
-# That `sqrt` gains nothing where a loop is most of the work is advice.
-@pytest.mark.filterwarnings("ignore:.*most of the work is in a `scan`")
-@pytest.mark.parametrize("name", MARKS)
-def test_the_gradient_of_a_batch_with_a_mean_over_it(name: str) -> None:
-    ours = jax.jit(jax.grad(lambda x: over(MARKS[name](centred))(x).sum()))
-    plain = jax.grad(lambda x: over(centred)(x).sum())
-    np.testing.assert_allclose(ours(X), plain(X), rtol=1e-12)
+def summed(f: Function) -> Function:
+    return lambda x: over(f)(x).sum()
+
+
+def by_mark(mark: Function) -> tuple[Function, Function]:
+    """A gradient of a batch, and a batch of gradients."""
+    marked = mark(centred)
+    return jax.jit(jax.grad(summed(marked))), over(jax.grad(marked))
+
+
+WAYS: dict[str, tuple[Function, Function]] = {
+    "checkpoint": by_mark(checkpoint),
+    "sqrt": by_mark(lambda f: checkpoint(f, policy=policies.sqrt())),
+    "within": by_mark(lambda f: checkpoint(f, policy=policies.within("1 MB"))),
+    "checkpointed": by_mark(lambda f: checkpointed(f, plan=PLAN)),
+    "grad": (
+        retape.jax.grad(summed(centred), plan=PLAN),
+        over(retape.jax.grad(centred, plan=PLAN)),
+    ),
+}
 
 
 # That `sqrt` gains nothing where a loop is most of the work is advice.
 @pytest.mark.filterwarnings("ignore:.*most of the work is in a `scan`")
-@pytest.mark.parametrize("name", MARKS)
-def test_a_batch_of_gradients_that_speak_to_one_another(name: str) -> None:
-    got = over(jax.grad(MARKS[name](centred)))(X)
-    np.testing.assert_allclose(got, over(jax.grad(centred))(X), rtol=1e-12)
-
-
-def test_ours_inside_and_outside_of_the_batch() -> None:
-    plain = jax.grad(lambda x: over(centred)(x).sum())(X)
-    outside = retape.jax.grad(lambda x: over(centred)(x).sum(), plan=PLAN)(X)
-    np.testing.assert_allclose(outside, plain, rtol=1e-12)
-    inside = over(retape.jax.grad(centred, plan=PLAN))(X)
-    np.testing.assert_allclose(inside, over(jax.grad(centred))(X), rtol=1e-12)
+@pytest.mark.parametrize("name", WAYS)
+def test_lanes_speak_to_one_another(name: str) -> None:
+    of_a_batch, in_a_batch = WAYS[name]
+    np.testing.assert_allclose(of_a_batch(X), jax.grad(summed(centred))(X), rtol=1e-12)
+    np.testing.assert_allclose(in_a_batch(X), over(jax.grad(centred))(X), rtol=1e-12)
 
 
 def test_what_is_the_same_for_all_lanes_has_no_axis() -> None:
     marked = checkpointed(lambda x: (x * 2, lax.pmean(x, "lanes")))
-    run = jax.vmap(marked, axis_name="lanes", out_axes=(0, None))
-    twice, mean = run(X)
+    twice, mean = jax.vmap(marked, axis_name="lanes", out_axes=(0, None))(X)
     assert mean.shape == ()
     np.testing.assert_allclose(twice, 2 * X)
     np.testing.assert_allclose(mean, jnp.mean(X))
@@ -83,7 +81,7 @@ class Normed(eqx.Module):
 
     def __init__(self) -> None:
         self.linear = eqx.nn.Linear(3, 3, key=jax.random.key(0))
-        self.norm = eqx.nn.BatchNorm(3, "batch", mode="batch")
+        self.norm = eqx.nn.BatchNorm(3, "lanes", mode="batch")
 
     def __call__(self, x: Any, state: Any) -> Any:
         x, state = self.norm(self.linear(x), state)
@@ -97,9 +95,7 @@ def test_equinox_s_batch_norm(mark: Any) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)))
 
     def loss(model: Any, state: Any, mark: Any) -> Any:
-        run = jax.vmap(
-            mark(model), axis_name="batch", in_axes=(0, None), out_axes=(0, None)
-        )
+        run = jax.vmap(mark(model), (0, None), (0, None), axis_name="lanes")
         y, state = run(x, state)
         return (y**2).sum(), state
 

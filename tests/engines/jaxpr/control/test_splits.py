@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,11 +25,6 @@ BIG = [2**31 - 1, 2**31, 2**32 + 1, 10**10]
 GRID = [(n, s) for n in [*range(2, 61), *BIG] for s in (2, 3, 4, 5, 8, 13, 40)]
 
 
-def traced(rule: Callable[..., Any], *columns: Any) -> np.ndarray:
-    wide = [jnp.asarray(np.asarray(c, np.int64)) for c in columns]
-    return np.asarray(jax.jit(jax.vmap(rule))(*wide))
-
-
 def test_least_sweeps_and_their_reach() -> None:
     lengths, snapshots = zip(*GRID, strict=True)
     t, reach = jax.jit(jax.vmap(sweeps))(np.asarray(lengths), np.asarray(snapshots))
@@ -39,34 +33,31 @@ def test_least_sweeps_and_their_reach() -> None:
     assert reach.tolist() == [beta(s, k) for (_, s), k in zip(GRID, want, strict=True)]
 
 
+NARROW = [(n, s) for n in (2, 3, 17, 999, 10**5, 10**6) for s in (2, 3, 5, 40, 700)]
+TREES = [(n, d, t) for n in range(2, 40) for d in (2, 3, 7) for t in (1, 2, 5)]
+RULES: dict[str, tuple[Any, list[Any], Any]] = {
+    "binomial": (np.int64, GRID, functools.partial(first_split, "binomial")),
+    "bisection": (np.int64, GRID, functools.partial(first_split, "bisection")),
+    "treeverse": (np.int64, TREES, treeverse_split),
+    # By 32 bits, as a sweep of so many stages has them.
+    "binomial, narrow": (np.int32, NARROW, functools.partial(first_split, "binomial")),
+}
+
+
 @pytest.mark.slow("binomial")
-@pytest.mark.parametrize("name", ["binomial", "bisection"])
-def test_splits_are_those_of_the_schedules(name: Any) -> None:
-    lengths, snapshots = zip(*GRID, strict=True)
-    got = traced(SPLITS[name], lengths, snapshots, [0] * len(GRID))
-    assert got.tolist() == [first_split(name, n, s) for n, s in GRID]
-
-
-def test_the_treeverse_split_is_that_of_the_schedules() -> None:
-    grid = [(n, d, t) for n in range(2, 40) for d in (2, 3, 7) for t in (1, 2, 5)]
-    got = traced(SPLITS["treeverse"], *zip(*grid, strict=True))
-    assert got.tolist() == [treeverse_split(n, d, t) for n, d, t in grid]
-
-
-def test_narrow_splits_are_those_of_the_schedules() -> None:
-    """By 32 bits, as a sweep of so many stages has them."""
-    grid = [(n, s) for n in (2, 3, 17, 999, 10**5, 10**6) for s in (2, 3, 5, 40, 700)]
-    lengths, snapshots = np.asarray(grid, np.int32).T
-    cut = jax.jit(jax.vmap(SPLITS["binomial"], (0, 0, None)))
-    got = cut(lengths, snapshots, np.int32(0))
-    assert got.dtype == np.int32
-    assert got.tolist() == [first_split("binomial", n, s) for n, s in grid]
+@pytest.mark.parametrize("name", RULES)
+def test_splits_are_those_of_the_schedules(name: str, off: int = 0) -> None:
+    dtype, grid, wanted = RULES[name]
+    rule: Any = SPLITS[name.partition(",")[0]]
+    lengths, *others = np.asarray([(*row, 0)[:3] for row in grid], dtype).T
+    got = np.asarray(jax.jit(jax.vmap(rule))(lengths + off, *others))
+    assert got.dtype == dtype
+    assert got.tolist() == [wanted(*row) for row in grid]
 
 
 def test_a_rule_that_is_off_by_one_is_caught() -> None:
-    lengths, snapshots = zip(*GRID, strict=True)
-    got = traced(lambda n, s: SPLITS["binomial"](n + 1, s, 0), lengths, snapshots)
-    assert got.tolist() != [first_split("binomial", n, s) for n, s in GRID]
+    with pytest.raises(AssertionError):
+        test_splits_are_those_of_the_schedules("binomial, narrow", off=1)
 
 
 # Counts of real sweeps ----------------------------------------------------------------
@@ -109,44 +100,36 @@ def test_counts_of_a_known_run(n: int, d: int, alpha: int, split: Any) -> None:
 
 
 STEPS = [0, 1, 2, 3, 5, 7, 12, 20, 21, 34, 61, 180]
+FOUND_OUT: list[tuple[int, int, Any, Any]] = [
+    (1, 1, None, "host"),
+    (2, 1, None, "device"),
+    (3, 2, None, "host"),
+    (5, 1, None, "device"),
+    (5, 1, None, "host"),
+    (8, 3, None, "host"),
+    (2, 1, "bisection", None),
+    (4, 3, "bisection", None),
+    (2, 1, "treeverse", None),
+    (4, 3, "treeverse", None),
+]
 
 
-@pytest.mark.slow("2-1-device", "5-1-device")
-@pytest.mark.parametrize(
-    ("d", "alpha", "loops"),
-    [
-        (1, 1, "host"),
-        (2, 1, "device"),
-        (3, 2, "host"),
-        (5, 1, "device"),
-        (5, 1, "host"),
-        (8, 3, "host"),
-    ],
-)
+@pytest.mark.slow("2-1-None-device", "5-1-None-device", "5-1-None-host")
+@pytest.mark.parametrize(("d", "alpha", "split", "loops"), FOUND_OUT)
 def test_counts_of_runs_whose_length_is_found_out(
-    d: int, alpha: int, loops: Any
+    d: int, alpha: int, split: Any, loops: Any
 ) -> None:
-    """One compiled sweep for all lengths, placed as the online schedule says."""
-    plan = retape.fixed_space(snapshots=d, stage=alpha)
+    """One compiled sweep for all lengths, placed as the schedule says."""
+    plan = retape.fixed_space(snapshots=d, stage=alpha, split=split or "binomial")
     for n in STEPS:
         _, slope, report = retape.jax.measure(unknown, 0.5, n, plan=plan, loops=loops)
         steps = report.length
-        actions = OnlineBinomial(d, alpha).actions(steps)
+        online = OnlineBinomial(d, alpha).actions(steps)
+        actions = plan.schedule(steps) if split else online
         want = replay(actions, steps, capacity=d, stage=alpha)
-        # The last stage is advanced, too: that is how the end is found.
+        # The last stage is advanced, too: that is how the end is found. Other splits
+        # are of a number that is counted beforehand.
         last = steps - (-(-steps // alpha) - 1) * alpha
-        assert report.advances == want.advances + last
+        assert report.advances == want.advances + (steps if split else last)
         assert report.peak_snapshots <= d
-        np.testing.assert_allclose(slope, slope_of(n), rtol=1e-12)
-
-
-@pytest.mark.parametrize("split", ["bisection", "treeverse"])
-@pytest.mark.parametrize(("d", "alpha"), [(2, 1), (4, 3)])
-def test_counts_after_a_counting_pass(d: int, alpha: int, split: Any) -> None:
-    plan = retape.fixed_space(snapshots=d, stage=alpha, split=split)
-    for n in STEPS:
-        _, slope, report = retape.jax.measure(unknown, 0.5, n, plan=plan)
-        steps = report.length
-        want = replay(plan.schedule(steps), steps, capacity=d, stage=alpha)
-        assert report.advances == steps + want.advances
         np.testing.assert_allclose(slope, slope_of(n), rtol=1e-12)

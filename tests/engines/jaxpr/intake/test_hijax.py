@@ -21,6 +21,7 @@ from jax.experimental import hijax
 
 import retape
 import retape.jax
+from tests.judges.pairwise import dealt
 
 pytestmark = pytest.mark.release
 
@@ -49,51 +50,51 @@ def looped(x: Any) -> Any:
     )
 
 
-def check(fun: Callable[..., Any], oracle: Callable[..., Any] | None = None) -> None:
-    """The gradient, against forward mode of a function with no rules."""
-    got = retape.jax.grad(fun, plan=PLAN)(X)
-    np.testing.assert_allclose(got, jax.jacfwd(oracle or fun)(X), rtol=1e-10)
+# Each row makes a function, under the flags, and has one with no rules beside it.
+
+Function = Callable[[Any], Any]
+ROWS: dict[str, tuple[Callable[[], Function], Function, Any]] = {}
 
 
-@pytest.mark.slow("old")
-def test_a_loop_in_a_marked_function_is_opened(kind: str) -> None:
-    fun = lambda x: jnp.sum(jax.checkpoint(looped)(x) ** 2)  # noqa: E731
-    seen = retape.jax.explain(fun, X, plan=PLAN)
-    assert (seen.loops, kind) == (1, kind)
-    check(fun, lambda x: jnp.sum(looped(x) ** 2))
+def row(plain: Function, grad: Any = None) -> Any:
+    def register(make: Callable[[], Function]) -> Any:
+        ours = functools.partial(retape.jax.grad, plan=PLAN)
+        ROWS[make.__name__] = make, plain, grad or ours
+        return make
+
+    return register
 
 
-def test_a_marked_function_in_a_marked_function(kind: str) -> None:
-    assert kind
+@row(looped)
+def a_loop_in_a_marked_function() -> Function:
+    fun = jax.checkpoint(looped)
+    assert retape.jax.explain(lambda x: jnp.sum(fun(x)), X, plan=PLAN).loops == 1
+    return fun
 
-    @jax.checkpoint
-    def inner(x: Any) -> Any:
-        return checkpoint_name(jnp.cos(looped(x)), "kept")
 
+@row(lambda x: jnp.cos(looped(x)) * x)
+def a_marked_function_in_a_marked_function() -> Function:
+    inner = jax.checkpoint(lambda x: checkpoint_name(jnp.cos(looped(x)), "kept"))
     policy = jax.checkpoint_policies.save_only_these_names("kept")
-    outer = jax.checkpoint(lambda x: jnp.sum(inner(x) * x), policy=policy)
-    check(outer, lambda x: jnp.sum(jnp.cos(looped(x)) * x))
+    return jax.checkpoint(lambda x: inner(x) * x, policy=policy)
 
 
-def test_a_policy_sees_the_names_of_values(kind: str) -> None:
-    seen: list[str] = []
-
-    def policy(primitive: Any, *_: Any, **params: Any) -> bool:
-        seen.append(str(primitive))
-        return params.get("name") == "kept"
-
-    @functools.partial(retape.jax.checkpoint, policy=policy)
-    def fun(x: Any) -> Any:
-        return jnp.sum(jnp.sin(checkpoint_name(jnp.sin(x), "kept")))
-
-    got = jax.grad(fun)(X)
-    np.testing.assert_allclose(got, np.cos(np.sin(X)) * np.cos(X), rtol=1e-12)
-    assert "name" in seen, kind
+@row(lambda x: jnp.tanh(looped(x)), grad=lambda f: jax.jit(jax.grad(f)))
+def divide_and_conquer_in_a_marked_function() -> Function:
+    deep = retape.jax.checkpointed(looped, plan=PLAN)
+    return jax.checkpoint(lambda x: jnp.tanh(deep(x)))
 
 
-def tripled(kind: str) -> Callable[..., Any]:
+def five_times(x: Any) -> Any:
+    """The derivative of each product is three times what it is."""
+    for _ in range(5):
+        x = jnp.sin(4.5 * x - 3.0 * lax.stop_gradient(x))
+    return x**2
+
+
+@row(five_times)
+def a_rule_for_reverse_mode() -> Function:
     """x * s with a derivative of three times that, and `s` no argument to derive by."""
-    assert kind
 
     @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
     def times(x: Any, s: float) -> Any:
@@ -106,36 +107,18 @@ def tripled(kind: str) -> Callable[..., Any]:
         return ({"in": cotangent["out"] * held[0]},)
 
     times.defvjp(forward, backward)
-    return lambda x: times({"in": x}, 1.5)["out"]
+    turn = lambda i, v: jnp.sin(times({"in": v}, 1.5)["out"])  # noqa: E731
+    return lambda x: lax.fori_loop(0, 5, turn, x) ** 2
 
 
-def test_a_custom_vjp_rule_is_what_is_differentiated_by(kind: str) -> None:
-    times = tripled(kind)
-
-    def fun(x: Any) -> Any:
-        return jnp.sum(lax.fori_loop(0, 5, lambda i, v: jnp.sin(times(v)), x) ** 2)
-
-    def by_hand(x: Any, tangent: Any) -> Any:
-        moved = tangent
-        for _ in range(5):
-            moved = jnp.cos(1.5 * x) * 4.5 * moved
-            x = jnp.sin(1.5 * x)
-        return jnp.sum(2 * x * moved)
-
-    expected = [by_hand(X, e) for e in np.eye(4)]
-    many = jax.vmap(retape.jax.grad(fun, plan=PLAN))(np.stack([X, X]))
-    np.testing.assert_allclose(many, [expected, expected], rtol=1e-10)
-
-
-def test_a_rule_is_told_which_values_move(kind: str) -> None:
-    told: list[tuple[bool, bool]] = []
-
+@row(lambda x: jnp.sin(looped(x)) * np.arange(4.0))
+def a_rule_that_is_told_what_moves() -> Function:
     @jax.custom_vjp
     def product(x: Any, y: Any) -> Any:
         return x * y
 
     def forward(x: Any, y: Any) -> Any:
-        told.append((x.perturbed, y.perturbed))
+        assert (x.perturbed, y.perturbed) == (True, False)
         return x.value * y.value, (x.value, y.value)
 
     def backward(held: Any, cotangent: Any) -> Any:
@@ -143,16 +126,18 @@ def test_a_rule_is_told_which_values_move(kind: str) -> None:
         return cotangent * y, cotangent * x
 
     product.defvjp(forward, backward, symbolic_zeros=True)
-    fun = lambda x: jnp.sum(product(jnp.sin(looped(x)), np.arange(4.0)))  # noqa: E731
-    got = retape.jax.grad(fun, plan=PLAN)(X)
-    expected = jax.jacfwd(lambda x: jnp.sum(jnp.sin(looped(x)) * np.arange(4.0)))(X)
-    np.testing.assert_allclose(got, expected, rtol=1e-10)
-    assert set(told) == {(True, False)}, kind
+    return lambda x: product(jnp.sin(looped(x)), np.arange(4.0))
 
 
-def test_a_custom_jvp_rule_is_what_is_differentiated_by(kind: str) -> None:
-    assert kind
+def six_times(x: Any) -> Any:
+    v = x
+    for _ in range(6):
+        v = jnp.sin(0.8 * v - 0.4 * lax.stop_gradient(v) + x)
+    return v
 
+
+@row(six_times)
+def a_rule_for_forward_mode() -> Function:
     @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
     def scaled(s: float, x: Any, y: Any) -> Any:
         return s * x + y
@@ -161,50 +146,15 @@ def test_a_custom_jvp_rule_is_what_is_differentiated_by(kind: str) -> None:
     def _(s: float, point: Any, tangents: Any) -> Any:
         return scaled(s, *point), 2 * s * tangents[0] + tangents[1]
 
-    def fun(x: Any) -> Any:
-        body = lambda i, v: jnp.sin(scaled(0.4, v, x))  # noqa: E731
-        return jnp.sum(lax.fori_loop(0, 6, body, x))
-
-    check(fun)
+    return lambda x: lax.fori_loop(0, 6, lambda i, v: jnp.sin(scaled(0.4, v, x)), x)
 
 
-def test_a_rule_whose_loops_cannot_be_transposed(kind: str) -> None:
+@row(looped)
+def a_rule_whose_loops_cannot_be_transposed() -> Function:
     """Its primal is opened and reversed in its stead."""
-    assert kind
-
-    @jax.custom_jvp
-    def fun(x: Any) -> Any:
-        return looped(x)
-
-    @fun.defjvp
-    def _(point: Any, tangents: Any) -> Any:
-        return jax.jvp(looped, point, tangents)
-
-    check(lambda x: jnp.sum(fun(x)), lambda x: jnp.sum(looped(x)))
-
-
-def test_divide_and_conquer_in_a_marked_function(kind: str) -> None:
-    assert kind
-    deep = retape.jax.checkpointed(looped, plan=PLAN)
-    fun = jax.checkpoint(lambda x: jnp.sum(jnp.tanh(deep(x))))
-    expected = jax.jacfwd(lambda x: jnp.sum(jnp.tanh(looped(x))))(X)
-    np.testing.assert_allclose(jax.jit(jax.grad(fun))(X), expected, rtol=1e-10)
-
-
-def test_effects_are_found_in_marked_functions(
-    kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    @jax.checkpoint
-    def speaks(x: Any) -> Any:
-        jax.debug.print("once")
-        return looped(x)
-
-    jax.block_until_ready(retape.jax.grad(lambda x: jnp.sum(speaks(x)), plan=PLAN)(X))
-    jax.effects_barrier()
-    assert capsys.readouterr().out.split() == ["once"], kind
-
-
-# Functions of JAX's own, and a user's ------------------------------------------------
+    fun = jax.custom_jvp(looped)
+    fun.defjvp(lambda point, tangents: jax.jvp(looped, point, tangents))
+    return fun
 
 
 def root_of(p: Any) -> Any:
@@ -218,29 +168,18 @@ def root_of(p: Any) -> Any:
     return lax.custom_root(f, 1.0, solve, lambda g, y: y / g(1.0))
 
 
-@pytest.mark.slow
-def test_functions_that_some_releases_build_of_the_new_kind() -> None:
-    def fun(x: Any) -> Any:
-        def turn(v: Any) -> Any:
-            return 1.3 * jnp.ldexp(v, 0) + 0.1 * jnp.einsum("i,i->i", v, x)
+def of_jax(x: Any) -> Any:
+    def turn(v: Any) -> Any:
+        return 1.3 * jnp.ldexp(v, 0) + 0.1 * jnp.einsum("i,i->i", v, x)
 
-        y = lax.while_loop(lambda v: v[0] < 20.0, turn, x)
-        return jnp.einsum("i,i->", y, x) * root_of(x[0])
-
-    assert "call_hi_primitive" not in retape.jax.show(fun, X, plan=PLAN)
-    check(fun)
+    y = lax.while_loop(lambda v: v[0] < 20.0, turn, x)
+    return jnp.einsum("i,i->", y, x) * root_of(x[0])
 
 
-def test_policies_see_the_products_of_einsum() -> None:
-    seen: list[str] = []
-
-    def policy(primitive: Any, *_: Any, **__: Any) -> bool:
-        seen.append(str(primitive))
-        return True
-
-    product = lambda x: jnp.einsum("ij,j->", jnp.outer(x, x), jnp.sin(x))  # noqa: E731
-    jax.grad(retape.jax.checkpoint(product, policy=policy))(X)
-    assert "dot_general" in seen
+@row(of_jax)
+def functions_that_some_releases_build_of_the_new_kind() -> Function:
+    assert "call_hi_primitive" not in retape.jax.show(of_jax, X, plan=PLAN)
+    return of_jax
 
 
 def new_kind(aval: Any) -> Any:
@@ -267,19 +206,80 @@ def new_kind(aval: Any) -> Any:
     return Cube(aval)
 
 
-def test_a_primitive_of_a_user_s_own_keeps_its_rules() -> None:
+def cubes(cube: Function) -> Function:
+    turn = lambda v: 1.5 * jnp.abs(v) + 0.01 * cube(v)  # noqa: E731
+    return lambda x: lax.while_loop(lambda v: v[0] < 5.0, turn, x)
+
+
+def fives(v: Any) -> Any:
+    """The cube, with five times x for a derivative."""
+    still = lax.stop_gradient
+    return still(v**3) + 2.5 * (v * v - still(v * v))
+
+
+@row(cubes(fives))
+def a_primitive_of_a_user_s_own() -> Function:
+    return cubes(lambda v: new_kind(jax.typeof(v))(v))
+
+
+@pytest.mark.slow(
+    "functions_that_some_releases_build_of_the_new_kind-old",
+    "functions_that_some_releases_build_of_the_new_kind-new",
+)
+@pytest.mark.parametrize(
+    ("name", "kind"), dealt(list(ROWS), ["new", "old"]), indirect=["kind"]
+)
+def test_gradients_are_those_of_forward_mode_without_rules(
+    kind: str, name: str
+) -> None:
+    assert kind
+    make, plain, grad = ROWS[name]
+    fun = make()
+    want = jax.jacfwd(lambda x: jnp.sum(plain(x)))(X)
+    np.testing.assert_allclose(grad(lambda x: jnp.sum(fun(x)))(X), want, rtol=1e-10)
+
+
+# What is said, seen and kept ----------------------------------------------------------
+
+
+def test_policies_see_names_and_the_products_of_einsum(kind: str) -> None:
+    seen: list[str] = []
+
+    def policy(primitive: Any, *_: Any, **params: Any) -> bool:
+        seen.append(str(primitive))
+        return params.get("name") == "kept"
+
+    @functools.partial(retape.jax.checkpoint, policy=policy)
     def fun(x: Any) -> Any:
-        turn = lambda v: 1.5 * jnp.abs(v) + 0.01 * new_kind(jax.typeof(v))(v)  # noqa: E731
-        return jnp.sum(lax.while_loop(lambda v: v[0] < 5.0, turn, x))
+        product = jnp.einsum("ij,j->", jnp.outer(x, x), jnp.sin(x))
+        return product + jnp.sum(jnp.sin(checkpoint_name(jnp.sin(x), "kept")))
 
-    slope, v = np.ones(4), X
-    while v[0] < 5.0:
-        slope, v = slope * (1.5 + 0.05 * v), 1.5 * v + 0.01 * v**3
-    got = retape.jax.grad(fun, plan=PLAN)(X)
-    np.testing.assert_allclose(got, slope, rtol=1e-12)
+    plain = lambda x: jnp.outer(x, x) @ jnp.sin(x)  # noqa: E731
+    want = jax.grad(lambda x: plain(x).sum() + jnp.sum(jnp.sin(jnp.sin(x))))(X)
+    np.testing.assert_allclose(jax.grad(fun)(X), want, rtol=1e-12)
+    assert {"name", "dot_general"} <= set(seen), kind
 
 
-# Marks that the layers' tools make themselves -------------------------------------
+def test_names_in_a_loop_are_found(kind: str) -> None:
+    """A name that is there is not warned of: that would be an error here."""
+    assert kind
+    step = lambda c, _: (checkpoint_name(jnp.sin(c), "kept"), None)  # noqa: E731
+    policy = retape.jax.policies.names(save=["kept"])
+    run = lambda x: jnp.sum(retape.jax.scan(step, x, length=4, policy=policy)[0])  # noqa: E731
+    assert np.isfinite(jax.grad(run)(X)).all()
+
+
+def test_effects_are_found_in_marked_functions(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @jax.checkpoint
+    def speaks(x: Any) -> Any:
+        jax.debug.print("once")
+        return looped(x)
+
+    jax.block_until_ready(retape.jax.grad(lambda x: jnp.sum(speaks(x)), plan=PLAN)(X))
+    jax.effects_barrier()
+    assert capsys.readouterr().out.split() == ["once"], kind
 
 
 WIDE = np.ones(4096)
@@ -298,13 +298,10 @@ def step(carry: Any, _: Any = None) -> tuple[Any, None]:
     return jax.checkpoint(lambda c: bent(jnp.sin(bent(c))))(carry), None
 
 
-def deep(scan: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x: jnp.sum(scan(step, x, None, length=24)[0])
-
-
-def carries(fun: Callable[..., Any]) -> float:
-    """Temporaries of the gradient, in carries."""
-    compiled = jax.jit(jax.grad(fun)).lower(WIDE).compile()
+def carries(scan: Any) -> float:
+    """Temporaries of the gradient of such steps, in carries."""
+    deep = lambda x: jnp.sum(scan(step, x, None, length=24)[0])  # noqa: E731
+    compiled = jax.jit(jax.grad(deep)).lower(WIDE).compile()
     return compiled.memory_analysis().temp_size_in_bytes / WIDE.nbytes
 
 
@@ -312,7 +309,7 @@ def carries(fun: Callable[..., Any]) -> float:
 def test_segments_and_a_budget_for_them_keep_as_few_carries(kind: str) -> None:
     assert kind
     segments = functools.partial(retape.jax.scan, segment_length=4)
-    assert carries(deep(segments)) < 24 / 4 + 4 + 4 < carries(deep(lax.scan))
+    assert carries(segments) < 24 / 4 + 4 + 4 < carries(lax.scan)
     nnx = pytest.importorskip("flax.nnx")
     fitted = importlib.import_module("retape.nnx").remat_scan(
         lambda x: step(x)[0],
@@ -321,16 +318,7 @@ def test_segments_and_a_budget_for_them_keep_as_few_carries(kind: str) -> None:
         length=24,
         memory=16 * WIDE.nbytes,
     )
-    assert carries(lambda x: jnp.sum(fitted(x))) < 16
-
-
-def test_names_in_a_loop_are_found(kind: str) -> None:
-    """A name that is there is not warned of: that would be an error here."""
-    assert kind
-    step = lambda c, _: (checkpoint_name(jnp.sin(c), "kept"), None)  # noqa: E731
-    policy = retape.jax.policies.names(save=["kept"])
-    run = lambda x: jnp.sum(retape.jax.scan(step, x, length=4, policy=policy)[0])  # noqa: E731
-    assert np.isfinite(jax.grad(run)(X)).all()
+    assert carries(lambda step, x, *_, **__: (fitted(x), None)) < 16
 
 
 def test_what_became_plain_is_not_expanded_for_ever(kind: str) -> None:

@@ -1,4 +1,8 @@
-"""Equal programs are compiled once; programs that differ a little are kept apart."""
+"""Programs that differ a little are kept apart.
+
+That equal ones are compiled once is in `api/test_call_cache.py`, that types of the
+inputs count in `judges/jax/test_weak_types.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,7 @@ from jax import lax
 
 import retape.jax
 from retape.jax import checkpoint
-from tests.engines.jaxpr.support.networks import (
-    assert_near,
-    compilations,
-)
+from tests.engines.jaxpr.support.networks import assert_near
 
 
 def looped(step: float) -> Any:
@@ -46,14 +47,6 @@ def test_a_small_difference_is_seen(a: Any, b: Any) -> None:
         assert_near(retape.jax.grad(total)(x), jax.grad(total)(x), 1e-6)
 
 
-def test_types_of_the_inputs_count() -> None:
-    gradient = retape.jax.grad(lambda x: jnp.sum(x * x))
-    for x in (jnp.ones(3), jnp.ones(4), jnp.ones(3, jnp.float32), 1.0, jnp.ones(())):
-        found, want = gradient(x), jax.grad(lambda x: jnp.sum(x * x))(x)
-        assert (found.shape, found.dtype) == (want.shape, want.dtype)
-        assert found.weak_type == want.weak_type
-
-
 def test_a_custom_rule_that_is_made_anew_is_another_one() -> None:
     def made(slope: float) -> Any:
         rule = jax.custom_jvp(lambda x: jnp.sin(x))
@@ -64,14 +57,3 @@ def test_a_custom_rule_that_is_made_anew_is_another_one() -> None:
         return sum(checkpoint(made(slope), x).sum() for slope in (1.0, 2.0))
 
     assert_near(jax.grad(value)(jnp.ones(3)), 3 * jnp.ones(3))
-
-
-def test_two_traces_of_one_program_are_compiled_once() -> None:
-    x = jnp.ones(3)
-
-    def ask() -> Any:
-        run = looped(1.0)
-        return retape.jax.grad(lambda x: jnp.sum(run(x)))(x)
-
-    assert compilations(ask) > 0
-    assert compilations(ask) == 0

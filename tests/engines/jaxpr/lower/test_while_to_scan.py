@@ -1,5 +1,7 @@
 """Loops whose trip count is proved, against running them in Python."""
 
+# ruff: noqa: E501 - a line is a loop
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from jax.interpreters import ad, mlir
 import retape
 import retape.jax
 from tests.engines.jaxpr.support import seams
-from tests.engines.jaxpr.support.programs import Unrolled, assert_close
+from tests.engines.jaxpr.support.programs import assert_close
 
 FEW = retape.fixed_space(snapshots=2, stage=2)
 
@@ -61,6 +63,21 @@ def counted(test: Any, body: Any, carry: Any, most: int = 200) -> int:
     return n
 
 
+def primitive(name: str, impl: Any, pull: Any = None) -> Any:
+    """A primitive as a package would define one: linear, with its own transpose."""
+    made = core.Primitive(name)
+    made.def_impl(impl)
+    made.def_abstract_eval(lambda x: x)
+    mlir.register_lowering(made, mlir.lower_fun(impl, multiple_results=False))
+    if pull is not None:
+        ad.deflinear2(made, lambda ct, _: [pull(ct)])
+    return made
+
+
+plain_p = primitive("plain", lambda x: x, lambda ct: ct)
+scaled_p = primitive("scaled", lambda x: x, lambda ct: 3.0 * ct)
+
+
 # What is proved -----------------------------------------------------------------------
 
 
@@ -95,135 +112,49 @@ def test_proved_counts_are_those_of_running_it(
     assert proved(test, body, carry) == (None if runs == 200 else (runs, runs))
 
 
-PROVED = {
-    "two counters, the lesser counts": (
-        lambda c: (c[0] < 9) & (c[1] < 6),
-        lambda c: (c[0] + 1, c[1] + 2),
-        (0, 0),
-        (3, 3),
-    ),
-    "a test that data may end sooner": (
-        lambda c: (c[0] < 9) & (c[1] > 0.5),
-        lambda c: (c[0] + 1, c[1] * 0.5),
-        (0, 1.0),
-        (0, 9),
-    ),
-    "a limit that the loop carries": (
-        lambda c: c[0] < c[1],
-        lambda c: (c[0] + 2, c[1]),
-        (1, 8),
-        (4, 4),
-    ),
-    "a stride that the loop carries": (
-        lambda c: c[0] < 8,
-        lambda c: (c[0] + c[1], c[1]),
-        (0, 3),
-        (3, 3),
-    ),
-    "a flag that stays up": (
-        lambda c: (c[0] < 8) & c[1],
-        lambda c: (c[0] + 1, c[1]),
-        (0, True),
-        (8, 8),
-    ),
-    "through wider numbers": (
-        lambda c: c[0].astype(jnp.int64) < 5,
-        lambda c: (c[0] + jnp.int8(1),),
-        (np.int8(0),),
-        (5, 5),
-    ),
-    "through jit, copies and a choice that is none": (
-        lambda c: jax.jit(lambda i: i < 5)(jnp.array(c[0])),
-        lambda c: (jnp.where(True, c[0] + 1, c[0]),),
-        (0,),
-        (5, 5),
-    ),
-    "as far as eight bits go": (
-        lambda c: c[0] < 127,
-        lambda c: (c[0] + jnp.int8(1),),
-        (np.int8(0),),
-        (127, 127),
-    ),
-    "never": (lambda c: c[0] < 0, lambda c: (c[0] + 1,), (0,), (0, 0)),
-}
+LOOPS = """
+two counters, the lesser counts; (c[0] < 9) & (c[1] < 6); c[0] + 1, c[1] + 2; 0, 0; 3 3
+a test that data may end sooner; (c[0] < 9) & (c[1] > 0.5); c[0] + 1, c[1] * 0.5; 0, 1.0; 0 9
+a limit that the loop carries; c[0] < c[1]; c[0] + 2, c[1]; 1, 8; 4 4
+a stride that the loop carries; c[0] < 8; c[0] + c[1], c[1]; 0, 3; 3 3
+a flag that stays up; (c[0] < 8) & c[1]; c[0] + 1, c[1]; 0, True; 8 8
+through wider numbers; c[0].astype(jnp.int64) < 5; (c[0] + jnp.int8(1),); (np.int8(0),); 5 5
+through jit, copies and a choice that is none; jax.jit(lambda i: i < 5)(jnp.array(c[0])); (jnp.where(True, c[0] + 1, c[0]),); (0,); 5 5
+through another's identity; plain_p.bind(c[0] < 5); (plain_p.bind(c[0]) + 1,); (0,); 5 5
+as far as eight bits go; c[0] < 127; (c[0] + jnp.int8(1),); (np.int8(0),); 127 127
+never; c[0] < 0; (c[0] + 1,); (0,); 0 0
+a floating-point counter; c[0] < 1.0; (c[0] + 0.1,); (0.0,); none
+a counter that wraps round; c[0] <= 127; (c[0] + jnp.int8(1),); (np.int8(0),); none
+a stride over the limit and round; c[0] < 120; (c[0] + jnp.int8(50),); (np.int8(0),);
+a test that wraps round; c[0] + jnp.int8(100) < 120; (c[0] + jnp.int8(10),); (np.int8(0),);
+a sum that wraps before it is widened; (c[0] + jnp.int8(100)).astype(jnp.int32) < 130; (c[0] + jnp.int8(1),); (np.int8(0),); none
+a counter that data sets back; c[0] < 5; jnp.where(c[1] > 3, 0, c[0] + 1), c[1] + 1; 0, 0; none
+a counter that stands at times; c[0] < 5; jnp.where(c[1] % 2 == 0, c[0] + 1, c[0]), c[1] + 1; 0, 0;
+a step that grows; c[0] < 50; c[0] + c[1], c[1] + 1; 0, 1;
+a limit that moves; c[0] < c[1]; c[0] + 1, c[1] - 1; 0, 9;
+one counter or another; (c[0] < 5) | (c[1] < 7); c[0] + 1, c[1] + 1; 0, 0;
+two counters that change places; c[0] < 5; c[1] + 1, c[0] + 1; 0, 3;
+doubling; c[0] < 50; (c[0] + c[0],); (1,);
+a test for a single value; c[0] != 5; (c[0] + 2,); (0,); none
+"""
+"""Name, test, next carry, first carry, and what is proved, if it is not how it runs."""
 
 
-@pytest.mark.parametrize("name", PROVED)
-def test_proved(name: str) -> None:
-    test, body, carry, want = PROVED[name]
-    assert proved(test, body, carry) == want
-    runs = counted(test, body, jax.tree.map(jnp.asarray, carry))
-    assert want[0] <= runs <= want[1]
-
-
-UNUSUAL = {
-    "a floating-point counter": (
-        lambda c: c[0] < 1.0,
-        lambda c: (c[0] + 0.1,),
-        (0.0,),
-    ),
-    "a counter that wraps round": (
-        lambda c: c[0] <= 127,
-        lambda c: (c[0] + jnp.int8(1),),
-        (np.int8(0),),
-    ),
-    "a stride over the limit and round": (
-        lambda c: c[0] < 120,
-        lambda c: (c[0] + jnp.int8(50),),
-        (np.int8(0),),
-    ),
-    "a test that wraps round": (
-        lambda c: c[0] + jnp.int8(100) < 120,
-        lambda c: (c[0] + jnp.int8(10),),
-        (np.int8(0),),
-    ),
-    "a sum that wraps round before it is widened": (
-        lambda c: (c[0] + jnp.int8(100)).astype(jnp.int32) < 130,
-        lambda c: (c[0] + jnp.int8(1),),
-        (np.int8(0),),
-    ),
-    "a counter that data sets back": (
-        lambda c: c[0] < 5,
-        lambda c: (jnp.where(c[1] > 3, 0, c[0] + 1), c[1] + 1),
-        (0, 0),
-    ),
-    "a counter that stands at times": (
-        lambda c: c[0] < 5,
-        lambda c: (jnp.where(c[1] % 2 == 0, c[0] + 1, c[0]), c[1] + 1),
-        (0, 0),
-    ),
-    "a step that grows": (
-        lambda c: c[0] < 50,
-        lambda c: (c[0] + c[1], c[1] + 1),
-        (0, 1),
-    ),
-    "a limit that moves": (
-        lambda c: c[0] < c[1],
-        lambda c: (c[0] + 1, c[1] - 1),
-        (0, 9),
-    ),
-    "one counter or another": (
-        lambda c: (c[0] < 5) | (c[1] < 7),
-        lambda c: (c[0] + 1, c[1] + 1),
-        (0, 0),
-    ),
-    "two counters that change places": (
-        lambda c: c[0] < 5,
-        lambda c: (c[1] + 1, c[0] + 1),
-        (0, 3),
-    ),
-    "doubling": (lambda c: c[0] < 50, lambda c: (c[0] + c[0],), (1,)),
-    "a test for a single value": (lambda c: c[0] != 5, lambda c: (c[0] + 2,), (0,)),
-}
-
-
-@pytest.mark.parametrize("name", UNUSUAL)
-def test_unusual_counters_are_counted_as_they_run(name: str) -> None:
+@pytest.mark.parametrize(
+    "line", LOOPS.strip().splitlines(), ids=lambda line: line.partition(";")[0]
+)
+def test_counters_are_counted_as_they_run(line: str) -> None:
     """Round the end of their type, too; real numbers and what never ends are not."""
-    test, body, carry = UNUSUAL[name]
-    runs = counted(test, body, jax.tree.map(jnp.asarray, carry))
-    endless = runs == 200 or name == "a floating-point counter"
-    assert proved(test, body, carry) == (None if endless else (runs, runs))
+    _, test, body, carry, told = (part.strip() for part in line.split(";"))
+    loop = [eval(f"lambda c: ({part})", globals()) for part in (test, body)]
+    first = eval(carry)
+    runs = counted(*loop, jax.tree.map(jnp.asarray, first))
+    found = proved(*loop, first)
+    if told == "none":
+        assert found is None and (runs == 200 or "floating" in line)
+    else:
+        least, most = map(int, told.split() or (runs, runs))
+        assert found == (least, most) and least <= runs <= most
 
 
 def test_a_bound_that_is_only_known_when_it_runs() -> None:
@@ -234,41 +165,6 @@ def test_a_bound_that_is_only_known_when_it_runs() -> None:
 
 
 # What becomes of it -------------------------------------------------------------------
-
-
-def counted_nest(loops: Any, x: Any) -> Any:
-    """An inner loop of six or seven trips, as a Runge-Kutta step with one saved."""
-
-    def step(c: Any) -> Any:
-        x, first, t = c
-
-        def stage(s: Any) -> Any:
-            i, v, ks = s
-            k = 0.1 * jnp.cos(v + jnp.sum(ks))
-            return i + 1, v * 0.9 + k, ks.at[i].set(k)
-
-        start = jnp.where(first, 0, 1)
-        _, y, ks = loops.while_loop(lambda s: s[0] < 7, stage, (start, x, jnp.zeros(7)))
-        return y + jnp.sum(ks**2), t > 4.0, t + 1.0 + y**2
-
-    return loops.while_loop(lambda c: c[2] < 6.0, step, (x, True, 1.0))[0]
-
-
-@pytest.mark.slow
-def test_a_bounded_inner_loop_stays_in_one_step() -> None:
-    fun = lambda x: counted_nest(jax.lax, x)  # noqa: E731
-    assert whiles(jax.make_jaxpr(fun)(0.3)) == 2
-    assert whiles(laid_out(fun, 0.3)) == 1
-    assert len(seams.compiled(fun, 0.3, grain=seams.GRAIN).code) == 3
-    value, gradient = retape.jax.value_and_grad(fun, plan=FEW)(0.3)
-    assert_close(value, fun(0.3))
-    assert_close(gradient, jax.jacfwd(fun)(0.3))
-    unrolled = jax.grad(lambda x: counted_nest(Unrolled, x))(0.3)
-    assert_close(gradient, unrolled)
-
-
-def test_a_bounded_loop_that_is_dear_is_opened() -> None:
-    assert whiles(laid_out(lambda x: counted_nest(jax.lax, x), 0.3, grain=0)) == 2
 
 
 def test_a_long_counted_loop_is_opened_and_its_length_known() -> None:
@@ -305,29 +201,6 @@ def test_a_proof_that_lies_gives_a_wrong_answer() -> None:
 
 
 # Primitives of others -----------------------------------------------------------------
-
-
-def primitive(name: str, impl: Any, pull: Any = None) -> Any:
-    """A primitive as a package would define one: linear, with its own transpose."""
-    made = core.Primitive(name)
-    made.def_impl(impl)
-    made.def_abstract_eval(lambda x: x)
-    mlir.register_lowering(made, mlir.lower_fun(impl, multiple_results=False))
-    if pull is not None:
-        ad.deflinear2(made, lambda ct, _: [pull(ct)])
-    return made
-
-
-plain_p = primitive("plain", lambda x: x, lambda ct: ct)
-scaled_p = primitive("scaled", lambda x: x, lambda ct: 3.0 * ct)
-
-
-def test_a_foreign_identity_is_seen_through() -> None:
-    def test(c: Any) -> Any:
-        return plain_p.bind(c[0] < 5)
-
-    body = lambda c: (plain_p.bind(c[0]) + 1,)  # noqa: E731
-    assert proved(test, body, (0,)) == (5, 5)
 
 
 @pytest.mark.parametrize(("which", "by"), [(plain_p, 1.0), (scaled_p, 3.0)], ids=str)

@@ -55,10 +55,9 @@ def forward(name: str) -> Any:
     return jax.jacfwd(PROGRAMS[name])
 
 
-TRANSFORMED = {
+TRANSFORMED: dict[str, tuple[Any, Any]] = {
     "jit": (jax.jit, X),
     "vmap": (jax.vmap, np.stack([X, 3 * X, 9 * X])),
-    "vmap of vmap": (lambda g: jax.vmap(jax.vmap(g)), np.stack([[X, 5 * X]] * 2)),
     "vmap of jvp": (
         lambda g: jax.vmap(lambda x: jax.jvp(g, (x,), (x,))[1]),
         np.stack([X, 4 * X]),
@@ -66,15 +65,13 @@ TRANSFORMED = {
 }
 
 
-@pytest.mark.slow("vmap of jvp-while", "vmap-while", "vmap of vmap-while", "vmap-scan")
+# Mapped runs of other lengths, lanes of lanes: `calls/test_batching.py`.
 @pytest.mark.parametrize(
     ("how", "program"),
     [
         ("jit", "scan"),
-        ("vmap", "scan"),
-        ("vmap", "while"),
-        ("vmap of vmap", "while"),
-        ("vmap of jvp", "while"),
+        pytest.param("vmap", "scan", marks=pytest.mark.slow),
+        pytest.param("vmap of jvp", "while", marks=pytest.mark.slow),
     ],
 )
 def test_gradients_are_those_of_forward_mode(how: str, program: str) -> None:
@@ -97,41 +94,6 @@ def test_a_gradient_of_a_gradient_is_that_of_forward_mode() -> None:
 def test_a_run_that_is_counted_first() -> None:
     plan = retape.fixed_space(snapshots=3, stage=2, split="bisection", offload="host")
     assert_same(gradient("while", plan)(X), forward("while")(X))
-
-
-@pytest.mark.slow
-def test_runs_of_different_lengths_are_mapped_together() -> None:
-    mapped = jax.vmap(retape.jax.grad(searched, plan=PLAN))
-    lanes = np.stack([X, 3 * X, 9 * X])
-    assert_same(mapped(lanes), jax.vmap(forward("while"))(lanes))
-
-
-def looped_to_the_edge(x: Any) -> Any:
-    body = lambda v: v + 0.3 + 0.1 * jnp.sqrt(4 - v)  # noqa: E731
-    return lax.while_loop(lambda v: v[0] < 4, body, x).sum()
-
-
-@pytest.mark.slow
-def test_a_run_that_ended_has_no_derivative_beyond_its_end() -> None:
-    # Mapped, its body goes on for the others: to the root of a number below zero.
-    lanes = np.array([[0.2, 0.4], [3.9, 1.0], [2.0, 1.5], [1.0, 0.2]])
-    alone = jax.jit(retape.jax.grad(looped_to_the_edge))
-    wanted = np.stack([alone(x) for x in lanes])
-    assert np.all(np.isfinite(wanted))
-    mapped = jax.vmap(retape.jax.grad(looped_to_the_edge, plan=PLAN))
-    assert_same(mapped(lanes), wanted)
-    assert_same(jax.vmap(mapped)(lanes[:, None])[:, 0], wanted)
-
-
-@pytest.mark.slow
-def test_shared_arguments_have_a_cotangent_for_each_run() -> None:
-    def run(x: Any, a: Any) -> Any:
-        return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2 + a * v, x).sum()
-
-    function = retape.jax.checkpointed(run, plan=PLAN)
-    given = np.stack([X, 9 * X]), np.full(3, 0.1)
-    wanted = jax.vmap(jax.jacfwd(run, 1), (0, None))(*given)
-    assert_same(jax.vmap(jax.grad(function, 1), (0, None))(*given), wanted)
 
 
 def test_a_hessian_of_mapped_runs_is_refused_by_name() -> None:
@@ -292,17 +254,15 @@ def test_bytes_on_the_host_are_told_apart() -> None:
 def test_the_start_of_a_stage_waits_on_the_host_too() -> None:
     # While the end is unknown: a slot more, as the buffer in the program has.
     told = retape.jax.explain(searched, X, plan=PLAN)
-    device = retape.jax.explain(searched, X, plan=SAME)
-    assert f"[{told.snapshots + 1},2,3] = retape_host_allocate" in str(
-        jax.make_jaxpr(gradient("while"))(X)
-    )
-    assert told.host_bytes == (told.snapshots + 1) * X.nbytes
+    device, slots = retape.jax.explain(searched, X, plan=SAME), told.snapshots + 1
+    program = str(jax.make_jaxpr(gradient("while"))(X))
+    assert f"[{slots},2,3] = retape_host_allocate" in program
+    assert told.host_bytes == slots * X.nbytes
     assert told.peak_bytes == device.peak_bytes - told.host_bytes
 
 
 def test_counts_do_not_depend_on_where_snapshots_are() -> None:
-    far = retape.jax.measure(scanned, X, plan=PLAN)
-    near = retape.jax.measure(scanned, X, plan=SAME)
+    far, near = (retape.jax.measure(scanned, X, plan=plan) for plan in (PLAN, SAME))
     assert_same(far.gradient, near.gradient)
     assert far.report.advances == near.report.advances > 0
     assert far.report.stores == near.report.stores > 0
@@ -319,9 +279,6 @@ def test_the_host_driver_keeps_them_as_arrays_of_numpy() -> None:
     grad = retape.jax.grad(searched, plan=PLAN, progress=lambda p: seen.append(1))
     assert_same(grad(X), forward("while")(X))
     assert seen
-
-
-def test_a_store_and_offload_say_the_same_thing_twice() -> None:
     grad = retape.jax.grad(searched, plan=PLAN, store=retape.MemoryStore())
     with pytest.raises(retape.PlanError, match="where snapshots are. Pass one of them"):
         grad(X)

@@ -1,4 +1,5 @@
-"""Programs on eight virtual devices, on meshes of both kinds: run by `test_meshes.py`.
+"""Programs on eight virtual devices, on meshes of both kinds; see
+`test_shard_map.py`.
 
 Prints one JSON object: for each case the greatest difference from what plain JAX gives,
 relative to the greatest entry; for each budget what the compiler says that a device

@@ -1,6 +1,6 @@
 """Loops that eight devices leave at their own time, among collectives.
 
-Run by `test_waiting.py`, in a process that is given up if it waits. Prints one JSON
+Run by `test_shard_map.py`, in a process that is given up if it waits. Prints one JSON
 object: for each case the greatest difference from plain JAX on all devices' numbers at
 once, relative to the greatest entry, and the text of each refusal.
 """
