@@ -16,6 +16,7 @@ import numpy as np
 
 import retape
 from retape.driver._processes._worker import Worker
+from tests.judges.core.programs import formula, slope
 
 N, STEPS = 500, 25
 LIBRARY = ctypes.CDLL(sys.argv[1])
@@ -48,14 +49,13 @@ def energy():
 
 
 def expected(along=False):
-    """With an explicit state, and every one of them stored."""
+    """With an explicit state, and every one of them stored: by the judges' formula."""
     states = [0.2 + 0.001 * np.arange(N)]
     for k in range(STEPS):
-        x = states[-1]
-        states.append(x + 0.1 * np.sin(x) + 0.001 * k)
+        states.append(formula(states[-1], k))
     g = states[-1]
     for x in reversed(states[:-1]):
-        g = (1 + 0.1 * np.cos(x)) * g + (x if along else 0)
+        g = slope(x) * g + (x if along else 0)
     return states[-1], g
 
 
@@ -145,20 +145,6 @@ def costs():
     assert result.cost == total
 
 
-def differences():
-    h = 1e-6
-    found = call().cotangent
-
-    def value(shift):
-        begin(shift)
-        for _ in range(STEPS):
-            LIBRARY.make_step()
-        return energy()
-
-    slope = (value(h) - value(-h)) / (2 * h)
-    assert np.isclose(found.sum(), slope, rtol=1e-7)
-
-
 class Unreadable(Exception):
     def __init__(self, one, other):
         super().__init__(one)
@@ -169,42 +155,38 @@ class Unsendable(Exception):
         raise TypeError("not me")
 
 
-def errors():
-    def failing(error):
-        def run(x, k):
-            if k == 13:
-                raise error
-            LIBRARY.make_step()
+def fails(kind, text, step):
+    """An error of a step in a process is its caller's, and no process is left."""
+    try:
+        call(step)
+    except kind as found:
+        assert text in str(found), found
+    else:
+        raise AssertionError("no error")
+    assert children() == []
 
-        return run
+
+def at(number, does):
+    def run(x, k):
+        if k == number:
+            does()
+        LIBRARY.make_step()
+
+    return run
+
+
+def errors():
+    def raises(error):
+        raise error
 
     for error, kind, text in (
         (ArithmeticError("of mine"), ArithmeticError, "of mine"),
         (Unreadable(1, 2), retape.MachineError, r"The error `Unreadable(1)` of a"),
         (Unsendable(), retape.MachineError, "cannot be sent from the process of a sn"),
     ):
-        try:
-            call(failing(error))
-        except kind as found:
-            assert text in str(found), found
-        else:
-            raise AssertionError("no error")
-        assert children() == []
-
-
-def crashes():
-    def killed(x, k):
-        if k == 13:
-            os.kill(os.getpid(), signal.SIGKILL)
-        LIBRARY.make_step()
-
-    try:
-        call(killed)
-    except retape.MachineError as found:
-        assert "which held the state before step" in str(found), found
-    else:
-        raise AssertionError("no error")
-    assert children() == []
+        fails(kind, text, at(13, lambda error=error: raises(error)))
+    killed = at(13, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    fails(retape.MachineError, "which held the state before step", killed)
 
 
 def snapshots_that_die():
@@ -226,11 +208,6 @@ def snapshots_that_die():
 
 
 def interrupts():
-    def slow(x, k):
-        if k == 13:
-            time.sleep(60)
-        LIBRARY.make_step()
-
     began = time.monotonic()
     # A shell that starts a job in the background lets it ignore interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -238,49 +215,24 @@ def interrupts():
     # Again after a while: an interrupt that falls into a destructor is lost, as
     # everywhere in Python.
     signal.setitimer(signal.ITIMER_REAL, 0.5, 5)
-    try:
-        call(slow)
-    except KeyboardInterrupt:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    else:
-        raise AssertionError("no interrupt")
-    assert children() == [] and time.monotonic() - began < 30
+    fails(KeyboardInterrupt, "", at(13, lambda: time.sleep(60)))
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert time.monotonic() - began < 30
+
+
+def wait():
+    print("ready", flush=True)
+    time.sleep(60)
 
 
 def dies():
     """For being killed: tells when it has snapshots, and waits."""
-
-    def watch(progress):
-        if progress.reversed == 3:
-            print("ready", flush=True)
-            time.sleep(60)
-
-    call(progress=watch)
+    call(progress=lambda progress: wait() if progress.reversed == 3 else None)
 
 
 def dies_at_work():
     """For being killed while a process is in the middle of a long advance."""
-
-    def long(x, k):
-        if k == 13:
-            print("ready", flush=True)
-            time.sleep(60)
-        LIBRARY.make_step()
-
-    call(long)
-
-
-def limits():
-    call()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
-    try:
-        call(plan=retape.fixed_space(snapshots=20))
-    except retape.StoreError as found:
-        assert "there can be no more open files for snapshots" in str(found), found
-    else:
-        raise AssertionError("no error")
-    assert children() == []
-    right(call(plan=retape.fixed_space(snapshots=2)))
+    call(at(13, wait))
 
 
 def refusals():

@@ -28,8 +28,14 @@ def tangent(x, k, v):
 X0 = np.linspace(0.1, 0.4, 4)
 
 
+def checked(reverse=reverse_step, step=step, x0=X0, steps=5, **options):
+    return run_program(
+        step, reverse, x0, steps=steps, **options, call=retape.check_adjoint
+    )
+
+
 def test_a_right_adjoint_passes_and_its_text_says_so():
-    check = retape.check_adjoint(retape.Program(step, reverse_step), X0, steps=12)
+    check = checked(steps=12)
     assert check.ok and 1.9 < check.order < 2.1
     assert sorted(check.errors) == list(range(12))
     assert max(check.errors.values()) < 1e-9
@@ -37,12 +43,8 @@ def test_a_right_adjoint_passes_and_its_text_says_so():
     assert text.startswith("dot-product test of 12 steps: the worst error is ")
     assert "Taylor test: order 2.0" in text and text.count("R = ") == 6
     assert X0.tolist() == np.linspace(0.1, 0.4, 4).tolist()
-
-
-def test_with_a_tangent_model_the_steps_are_tried_to_the_last_digits():
-    check = retape.check_adjoint(
-        retape.Program(step, reverse_step), X0, steps=12, tangent=tangent
-    )
+    # With a tangent model the steps are tried to the last digits.
+    check = checked(steps=12, tangent=tangent)
     assert check.ok and max(check.errors.values()) < 1e-14
     assert check.tolerance < 1e-11
 
@@ -51,7 +53,7 @@ def test_the_step_that_is_wrong_is_named():
     def wrong(x, k, g):
         return reverse_step(x, k, g) * (1.001 if k == 7 else 1.0)
 
-    check = retape.check_adjoint(retape.Program(step, wrong), X0, steps=12)
+    check = checked(wrong, steps=12)
     assert not check.ok and check.worst_step == 7
     assert "wrong in 1, first in step 7" in str(check)
 
@@ -66,46 +68,32 @@ WRONG = {
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_wrong_adjoint_fails_both_tests(kind):
-    check = retape.check_adjoint(retape.Program(step, WRONG[kind]), X0, steps=5)
+    check = checked(WRONG[kind])
     assert not check.ok and max(check.errors.values()) > 1e-3
     assert check.order < 1.2
 
 
-def test_a_value_with_a_wrong_seed_fails_where_all_steps_are_right():
-    def value(x):
-        return 0.5 * float(x @ x)
-
-    right = retape.check_adjoint(
-        retape.Program(step, reverse_step), X0, steps=5, value=value, seed=np.copy
-    )
-    wrong = retape.check_adjoint(
-        retape.Program(step, reverse_step),
-        X0,
-        steps=5,
-        value=value,
-        seed=lambda x: 2 * x,
-    )
-    assert right.ok and not wrong.ok
-    assert max(wrong.errors.values()) < 1e-9 and wrong.order < 1.2
+SEEDED = {"value": lambda x: 0.5 * float(x @ x)}
+COST = {
+    "reverse": lambda slope, k, g: MATRIX.T @ (g * slope),
+    "tape": lambda x, k: (step(x, k), 1 - x**2),
+    "cost": lambda x, k: float((x**3).sum()),
+}
 
 
-def test_costs_and_tapes_are_tested_too():
-    options = {
-        "tape": lambda x, k: (step(x, k), 1 - x**2),
-        "cost": lambda x, k: float((x**3).sum()),
-    }
-    by_tape = lambda slope, k, g: MATRIX.T @ (g * slope)  # noqa: E731
-    for factor, ok in ((3, True), (2, False)):
-        check = run_program(
-            step,
-            by_tape,
-            X0,
-            steps=6,
-            cost_gradient=lambda x, k, factor=factor: factor * x**2,
-            **options,
-            call=retape.check_adjoint,
-        )
-        assert check.ok is ok and max(check.errors.values()) < 1e-9
+@pytest.mark.parametrize(
+    ("options", "ok"),
+    [
+        (SEEDED | {"seed": np.copy}, True),
+        (SEEDED | {"seed": lambda x: 2 * x}, False),
+        (COST | {"cost_gradient": lambda x, k: 3 * x**2}, True),
+        (COST | {"cost_gradient": lambda x, k: 2 * x**2}, False),
+    ],
+)
+def test_wrong_seeds_and_costs_fail_where_all_steps_are_right(options, ok):
+    check = checked(**options)
+    assert check.ok is ok and max(check.errors.values()) < 1e-9
+    assert ok or check.order < 1.2
 
 
 @dataclass
@@ -122,13 +110,9 @@ def test_parameters_in_the_state_and_states_of_any_kind():
     def reverse(x, k, g):
         return Model(g.u * (1 + 0.1 * x.rate), g.rate + 0.1 * float(g.u @ x.u), x.name)
 
-    assert retape.check_adjoint(
-        retape.Program(run, reverse), Model(X0, 0.3), steps=6
-    ).ok
     forgets = lambda x, k, g: Model(reverse(x, k, g).u, g.rate)  # noqa: E731
-    assert not retape.check_adjoint(
-        retape.Program(run, forgets), Model(X0, 0.3), steps=6
-    ).ok
+    assert checked(reverse, run, Model(X0, 0.3)).ok
+    assert not checked(forgets, run, Model(X0, 0.3)).ok
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.complex128, np.longdouble])
@@ -141,39 +125,23 @@ def test_numbers_of_other_kinds(kind):
     def reverse(x, k, g):
         return g * (1 + kind(0.2) * x).conjugate()
 
-    assert retape.check_adjoint(retape.Program(run, reverse), x0, steps=4).ok
-    assert not retape.check_adjoint(
-        retape.Program(run, lambda x, k, g: g), x0, steps=4
-    ).ok
+    assert checked(reverse, run, x0).ok
+    assert not checked(lambda x, k, g: g, run, x0).ok
 
 
-def test_a_linear_run_leaves_rounding_errors():
-    check = retape.check_adjoint(
-        retape.Program(lambda x, k: 1.5 * x, lambda x, k, g: 1.5 * g), X0, steps=9
-    )
+def test_linear_long_and_empty_runs():
+    check = checked(lambda x, k, g: 1.5 * g, lambda x, k: 1.5 * x)
     assert check.ok and check.order is None
     assert "Taylor test: rounding errors" in str(check)
-
-
-def test_long_runs_are_tried_at_some_steps_and_empty_ones_at_none():
-    check = retape.check_adjoint(
-        retape.Program(step, reverse_step), X0, steps=100, tried=4
-    )
-    assert sorted(check.errors) == [0, 25, 50, 75]
-    empty = retape.check_adjoint(retape.Program(step, reverse_step), X0, steps=0)
+    assert sorted(checked(steps=100, tried=4).errors) == [0, 25, 50, 75]
+    empty = checked(steps=0)
     assert empty.ok and empty.worst_step is None
 
 
 def test_a_product_of_ones_own():
     """Cotangents need not have the shape of the state."""
-
-    def reverse(x, k, g):
-        return {"g": reverse_step(x, k, g["g"])}
-
-    check = retape.check_adjoint(
-        retape.Program(step, reverse),
-        X0,
-        steps=5,
+    check = checked(
+        lambda x, k, g: {"g": reverse_step(x, k, g["g"])},
         value=lambda x: float(x.sum()),
         seed=lambda x: {"g": np.ones(4)},
         inner=lambda g, v: float(g["g"] @ v),
@@ -181,14 +149,14 @@ def test_a_product_of_ones_own():
     assert check.ok
 
 
-def test_arguments_that_do_not_go_together_are_named():
-    with pytest.raises(PlanError, match="pass both, a number of the last state and it"):
-        retape.check_adjoint(
-            retape.Program(step, reverse_step), X0, steps=3, seed=np.copy
-        )
-    with pytest.raises(PlanError, match="pass both or neither"):
-        retape.check_adjoint(
-            retape.Program(step, reverse_step, cost=lambda x, k: 0.0), X0, steps=3
-        )
-    with pytest.raises(PlanError, match="`steps=3.0` is not an integer"):
-        retape.check_adjoint(retape.Program(step, reverse_step), X0, steps=3.0)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"seed": np.copy}, "pass both, a number of the last state and it"),
+        ({"cost": lambda x, k: 0.0}, "pass both or neither"),
+        ({"steps": 3.0}, "`steps=3.0` is not an integer"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_named(options, said):
+    with pytest.raises(PlanError, match=said):
+        checked(**options)

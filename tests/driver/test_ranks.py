@@ -10,7 +10,6 @@ import pytest
 import retape
 from retape import DiskStore, PlanError, SnapshotError, StoreError
 from retape.storage import AsyncStore, RankStore, Record
-from retape.testing import check_store
 
 SCRIPT = Path(__file__).with_name("ranked.py")
 
@@ -96,98 +95,103 @@ class Played:
         return [sendobj, self.other(sendobj)]
 
 
-class Alone(Played):
-    """One rank."""
-
-    def Get_size(self):
-        return 1
-
-    def allgather(self, sendobj):
-        return [sendobj]
-
-
-def test_the_laws_of_stores_are_kept(tmp_path):
-    laws = check_store(lambda: DiskStore(tmp_path / "plain"))
-    ranked = check_store(lambda: RankStore(DiskStore(tmp_path / "rank"), Alone()))
-    assert ranked == laws
-
-
-def opened(path, comm):
-    store = RankStore(DiskStore(path), comm)
+def opened(path, other=None, **options):
+    store = RankStore(DiskStore(path, **options), Played(other))
     return store, store.open("a run")
 
 
+def of_size(size, answer):
+    """What is said instead of a tuple of so many."""
+    return lambda mine: (
+        answer if isinstance(mine, tuple) and len(mine) == size else mine
+    )
+
+
 def test_a_rank_that_is_ahead_goes_back_to_the_record_before(tmp_path):
-    store, _ = opened(tmp_path, Played())
+    store, _ = opened(tmp_path)
     for left in (30, 20, 10):
         store._due = True
         store.record(Record(40, left, float(left), "a run"))
     store.close()
-
-    def behind(mine):
-        return (True, -20, True) if isinstance(mine, tuple) and len(mine) == 3 else mine
-
-    store, record = opened(tmp_path, Played(behind))
+    store, record = opened(tmp_path, of_size(3, (True, -20, True)))
     assert record is not None and (record.left, record.cotangent) == (20, 20.0)
     store.close()
     # No record is left in common: all go on from the snapshots that they have.
-
-    def lost(mine):
-        return (False, 0, False) if isinstance(mine, tuple) and len(mine) == 3 else mine
-
-    store, _ = opened(tmp_path, Played())
+    store, _ = opened(tmp_path)
     store.put(3, 0, "disk", 1.5, 8)
     store.close()
     with pytest.warns(retape.RetapeWarning, match="no record in common"):
-        store, record = opened(tmp_path, Played(lost))
+        store, record = opened(tmp_path, of_size(3, (False, 0, False)))
     assert record is None and store.steps() == {3}
     assert store.get(3, 0, "disk") == 1.5
     store.close()
-    store, record = opened(tmp_path, Played())
+    store, record = opened(tmp_path)
     assert record is not None and record.left is None and store.steps() == {3}
     store.close()
 
 
 def test_a_rank_that_is_interrupted_leaves_the_common_record(tmp_path):
-    store, _ = opened(tmp_path, Played())
+    store, _ = opened(tmp_path)
     store._due = True
     store.record(Record(40, 30, 3.0, "a run"))
     store.record(Record(40, 29, 2.9, "a run"))
     store.close()
-    store, record = opened(tmp_path, Played())
+    store, record = opened(tmp_path)
     assert record is not None and record.left == 30
     store.close()
 
 
-def test_what_one_rank_cannot_do_none_does(tmp_path):
-    comm = Played()
-    store, _ = opened(tmp_path, comm)
+def instead(silence):
+    """What is said where the other rank has nothing to say against it."""
+    return lambda mine: silence if mine is None else mine
+
+
+def get_third(store):
+    return store.get(3, 0, "disk")
+
+
+def put_fifth(store):
+    store.put(5, 1, "disk", 2.5, 8)
+
+
+def record_thirty(store):
+    store._due = True
+    store.record(Record(40, 30, 3.0, "a run"))
+
+
+@pytest.mark.parametrize(
+    ("does", "other", "said"),
+    [
+        (get_third, instead((True, "bad")), "rank 1 could not read step 3: bad"),
+        (put_fifth, instead((False, "full")), "rank 1 could not keep step 5: full"),
+        (get_third, of_size(2, (7, False)), "rank 0 reads step 3 and rank 1 step 7"),
+        (record_thirty, instead((False, "x")), "rank 1 could not write its record: x"),
+    ],
+)
+def test_what_one_rank_cannot_do_none_does(tmp_path, does, other, said):
+    store, _ = opened(tmp_path)
     store.put(3, 0, "disk", 1.5, 8)
-    comm.other = lambda mine: (True, "damaged") if mine is None else mine
-    with pytest.raises(SnapshotError, match="rank 1 could not read step 3: damaged"):
-        store.get(3, 0, "disk")
-    comm.other = lambda mine: (False, "disk full") if mine is None else mine
-    with pytest.raises(StoreError, match="rank 1 could not keep step 5: disk full"):
-        store.put(5, 1, "disk", 2.5, 8)
-    comm.other = lambda mine: (7, False) if isinstance(mine, tuple) else mine
-    with pytest.raises(StoreError, match="rank 0 reads step 3 and rank 1 step 7"):
-        store.get(3, 0, "disk")
-    comm.other = lambda mine: {3, 9} if isinstance(mine, set) else mine
+    store.comm.other = other
+    kind = SnapshotError if "could not read" in said else StoreError
+    with pytest.raises(kind, match=said):
+        does(store)
+    store.close()
+
+
+def test_what_all_have_and_the_largest_is_what_counts(tmp_path):
+    store, _ = opened(tmp_path)
+    store.put(3, 0, "disk", 1.5, 8)
+    store.comm.other = lambda mine: {3, 9} if isinstance(mine, set) else mine
     assert store.steps() == {3}
-    comm.other = lambda mine: 80
-    assert store.largest(8) == 80
-    comm.other = lambda mine: None
-    assert store.largest(8) is None
+    for other in (80, None):
+        store.comm.other = lambda mine, other=other: other
+        assert store.largest(8) == other
     store.close()
 
 
 def test_a_rank_may_write_in_the_background(tmp_path, monkeypatch):
-    laws = check_store(lambda: RankStore(DiskStore(tmp_path / "plain"), Alone()))
-    store = AsyncStore(DiskStore(tmp_path / "laws"))
-    assert check_store(lambda: RankStore(store, Alone())) == laws
     comm = Played()
-    disk = DiskStore(tmp_path / "run", every=0)
-    store = RankStore(AsyncStore(disk), comm)
+    store = RankStore(AsyncStore(DiskStore(tmp_path, every=0)), comm)
     store.open("a run")
     assert store.record_due()
     # A rank whose last record still waits: nobody goes on to the next.
@@ -208,11 +212,8 @@ def test_a_rank_may_write_in_the_background(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="disk full"):
         store.get(2, 0, "disk")
     store.close()
-
-    def behind(mine):
-        return (True, -30, True) if isinstance(mine, tuple) and len(mine) == 3 else mine
-
-    store = RankStore(AsyncStore(DiskStore(tmp_path / "run")), Played(behind))
+    behind = Played(of_size(3, (True, -30, True)))
+    store = RankStore(AsyncStore(DiskStore(tmp_path)), behind)
     record = store.open("a run")
     assert record is not None and record.left == 30
     store.close()
@@ -221,31 +222,15 @@ def test_a_rank_may_write_in_the_background(tmp_path, monkeypatch):
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
 def test_no_rank_waits_for_one_that_fails_in_another_way(tmp_path, monkeypatch, error):
     heard = []
-
-    class Listening(Played):
-        def allgather(self, sendobj):
-            heard.append(sendobj)
-            return super().allgather(sendobj)
-
-    store, _ = opened(tmp_path, Listening())
+    store, _ = opened(tmp_path, lambda mine: heard.append(mine) or mine)
 
     def fails(*_, **__):
         raise error
 
     monkeypatch.setattr(DiskStore, "put", fails)
     with pytest.raises(type(error)):
-        store.put(3, 0, "disk", 1.5, 8)
+        put_fifth(store)
     assert heard[-1] == (False, f"{type(error).__name__}: {error}")
-    store.close()
-
-
-def test_a_record_that_one_rank_cannot_write_stops_all(tmp_path):
-    comm = Played()
-    store, _ = opened(tmp_path, comm)
-    store._due = True
-    comm.other = lambda mine: (False, "disk full") if mine is None else mine
-    with pytest.raises(StoreError, match="rank 1 could not write its record: disk"):
-        store.record(Record(40, 30, 3.0, "a run"))
     store.close()
 
 

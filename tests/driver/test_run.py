@@ -1,6 +1,7 @@
 """The loop on the integer machine: exact results, counts that were predicted."""
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -76,48 +77,40 @@ def test_a_plan_in_bytes_is_given_the_capsules():
     assert report.peak_bytes + 16 * report.longest_stage <= 200
 
 
-def test_actions_can_be_given_directly():
-    assert run(ToyMachine(10), Schedule(10, 2)).result == by_hand(10)
+NO_SCHEDULES = [
+    (3, [Advance(0, 2)], "ended without a `Reverse`"),
+    (3, [Reverse(1, 3)], "goes on from step 1, and the working .* 0"),
+    (4, [Advance(0, 2), Reverse(2, 4), Reverse(0, 2)],
+     "from step 0, and .* capsule is used up"),
+    # Those of another length would give the gradient of a part of the run.
+    (20, Schedule(10, 3), "ends at step 10, and 20 steps are left"),
+    (10, Schedule(20, 3), "ends at step 20, and 10 steps are left"),
+    (3, [Advance(0, 2), Reverse(2, 3)], "ended with 2 steps left. Pass a schedule"),
+    (3, [Advance(0, 2), Reverse(2, 3), Reverse(2, 3)],
+     "ends at step 3, and 2 steps are left"),
+]  # fmt: skip
 
 
-def test_a_stream_that_is_no_schedule_is_refused():
-    with pytest.raises(MachineError, match="ended without a `Reverse`"):
-        run(ToyMachine(3), [Advance(0, 2)])
-    with pytest.raises(MachineError, match="goes on from step 1, and the working .* 0"):
-        run(ToyMachine(3), [Reverse(1, 3)])
-    with pytest.raises(MachineError, match="from step 0, and .* capsule is used up"):
-        run(ToyMachine(4), [Advance(0, 2), Reverse(2, 4), Reverse(0, 2)])
+@pytest.mark.parametrize(("n", "actions", "said"), NO_SCHEDULES)
+def test_a_stream_that_is_no_schedule_of_this_run_is_refused(n, actions, said):
+    with pytest.raises(MachineError, match=said):
+        run(ToyMachine(n), actions)
+    assert run(ToyMachine(n), Schedule(n, 2)).result == by_hand(n)
 
 
-def test_a_schedule_of_another_length_is_refused():
-    """It would give the gradient of a part of the run."""
-    with pytest.raises(MachineError, match="ends at step 10, and 20 steps are left"):
-        run(ToyMachine(20), Schedule(10, 3))
-    with pytest.raises(MachineError, match="ends at step 20, and 10 steps are left"):
-        run(ToyMachine(10), Schedule(20, 3))
-    with pytest.raises(MachineError, match="ended with 2 steps left. Pass a schedule"):
-        run(ToyMachine(3), [Advance(0, 2), Reverse(2, 3)])
-    with pytest.raises(MachineError, match="ends at step 3, and 2 steps are left"):
-        run(ToyMachine(3), [Advance(0, 2), Reverse(2, 3), Reverse(2, 3)])
-
-
-def test_progress_ends_at_the_predicted_work():
-    seen: list[object] = []
+@pytest.mark.parametrize("known", [True, False])
+def test_progress_ends_at_the_predicted_work(known):
+    """A run whose length is not known learns its total."""
+    seen: list[Any] = []
     plan = retape.fixed_space(snapshots=3)
-    run(ToyMachine(50), plan, progress=seen.append)
-    work = plan.predict(50).advances + 50
+    run(ToyMachine(50, tells_length=known), plan, progress=seen.append)
     last = seen[-1]
-    assert (last.done, last.total) == (work, work)
-    assert (last.reversed, last.length) == (50, 50)
+    assert (last.reversed, last.length) == (50, 50) and last.done == last.total
     assert all(a.done <= b.done for a, b in zip(seen, seen[1:], strict=False))
-
-
-def test_progress_of_an_unknown_length_learns_its_total():
-    seen: list[object] = []
-    plan = retape.fixed_space(snapshots=3)
-    run(ToyMachine(50, tells_length=False), plan, progress=seen.append)
-    assert seen[0].total is None and seen[0].length is None
-    assert seen[-1].done == seen[-1].total and seen[-1].length == 50
+    if known:
+        assert last.total == plan.predict(50).advances + 50
+    else:
+        assert seen[0].total is None and seen[0].length is None
 
 
 @pytest.mark.parametrize(
@@ -151,53 +144,50 @@ def test_the_bar_is_drawn_ten_times_a_second_at_most(monkeypatch, capsys):
     assert 1 < capsys.readouterr().err.count("\r") < 20
 
 
-def test_the_bar_of_actions_whose_work_is_not_known_beforehand(capsys):
-    actions = list(Schedule(30, 4))
-    run(ToyMachine(30), actions, progress=True)
-    assert capsys.readouterr().err.endswith(" steps run, 30/30 reversed, 0:00\n")
-
-
-@pytest.mark.parametrize("store", [{"state"}, {"state", "tape"}])
-def test_a_bar_can_be_asked_for(capsys, store):
-    run(ToyMachine(9), retape.fixed_space(snapshots=4, store=store), progress=True)
+@pytest.mark.parametrize(
+    ("actions", "last"),
+    [
+        (Schedule(9, 4), "100%"),
+        (retape.fixed_space(snapshots=4, store={"state", "tape"}), "100%"),
+        # Work that is not known beforehand.
+        (list(Schedule(9, 4)), " steps run, 9/9 reversed, 0:00"),
+    ],
+)
+def test_a_bar_can_be_asked_for(capsys, actions, last):
+    run(ToyMachine(9), actions, progress=True)
     drawn = capsys.readouterr().err
-    assert drawn.count("100%") == drawn.count("\n") == 1
+    assert drawn.count(last) == drawn.count("\n") == 1 and drawn.endswith("\n")
 
 
-class Forgetful(ToyMachine):
-    """A machine whose step 7 differs when it is run again."""
+def moody_from(step, advanced):
+    """A toy whose step differs when it is run again."""
 
-    def advance(self, capsule, steps):
-        after, made = super().advance(capsule, steps)
-        again = capsule.step <= 7 < after.step and self.advanced > 12
-        return ToyCapsule(after.step, after.value + again), made
+    class Moody(ToyMachine):
+        def advance(self, capsule, steps):
+            after, made = super().advance(capsule, steps)
+            again = capsule.step <= step < after.step and self.advanced > advanced
+            return ToyCapsule(after.step, after.value + again), made
+
+    return Moody
 
 
 def print_of(capsule):
     return capsule.value.to_bytes(16)
 
 
-def test_a_step_that_differs_is_named():
-    plan = retape.fixed_space(snapshots=2)
-    with pytest.raises(retape.DeterminismError, match="^step 7 gave another state"):
-        run(Forgetful(12), plan, verify="full", fingerprint=print_of)
-    assert run(Forgetful(12), plan).result != by_hand(12)
-
-
-def test_the_cheap_way_names_a_range_in_a_long_run():
-    class Late(ToyMachine):
-        def advance(self, capsule, steps):
-            after, made = super().advance(capsule, steps)
-            again = capsule.step <= 3001 < after.step and self.advanced > 5000
-            return ToyCapsule(after.step, after.value + again), made
-
-    plan = retape.fixed_space(snapshots=4)
-    with pytest.raises(
-        retape.DeterminismError, match="a step in 2992..3007 gave .*full"
-    ):
-        run(Late(5000), plan, verify="cheap", fingerprint=print_of)
-    with pytest.raises(retape.DeterminismError, match="^step 3001 gave another state"):
-        run(Late(5000), plan, verify="full", fingerprint=print_of)
+@pytest.mark.parametrize(
+    ("n", "step", "verify", "said"),
+    [
+        (12, 7, "full", "^step 7 gave another state"),
+        (5000, 3001, "cheap", "a step in 2992..3007 gave .*full"),
+        (5000, 3001, "full", "^step 3001 gave another state"),
+    ],
+)
+def test_a_step_that_differs_is_named_or_a_range_in_a_long_run(n, step, verify, said):
+    plan, kind = retape.fixed_space(snapshots=n // 2000 + 2), moody_from(step, n)
+    with pytest.raises(retape.DeterminismError, match=said):
+        run(kind(n), plan, verify=verify, fingerprint=print_of)
+    assert n > 12 or run(kind(n), plan).result != by_hand(n)
 
 
 class Untaping:
@@ -242,11 +232,3 @@ def test_verify_needs_what_it_needs():
         run(ToyMachine(3), plan, verify="full")
     with pytest.raises(PlanError, match="`verify='twice'` is not a way to verify"):
         run(ToyMachine(3), plan, verify="twice")  # type: ignore[arg-type]
-
-
-def test_a_report_reads_well():
-    text = str(run(ToyMachine(6), retape.fixed_space(snapshots=2)).report)
-    assert text.startswith(
-        "6 steps: 8 advances, 6 taped in 6 stages of at most 1\n"
-        "3 stores, 5 restores, at most 2 snapshots, 16 B\n"
-    )

@@ -26,12 +26,15 @@ class Killed(BaseException):
     """The end of a process."""
 
 
-class Module:
-    """A module of settings: `params.dt = ...`."""
+class Holder:
+    """Where a number is that a function reads: a module of settings, `params.dt`."""
 
     def __init__(self, path: Any) -> None:
         self.module: Any = types.ModuleType("settings_of_a_user")
+        self.path, self.of_c = path / "settings.txt", (ctypes.c_double * 1)()
 
+
+class Module(Holder):
     def set(self, value: float) -> None:
         self.module.dt = value
 
@@ -39,7 +42,7 @@ class Module:
         return self.module.dt
 
 
-class Environment(Module):
+class Environment(Holder):
     def set(self, value: float) -> None:
         os.environ["RETAPE_TEST_DT"] = str(value)
 
@@ -47,10 +50,7 @@ class Environment(Module):
         return float(os.environ["RETAPE_TEST_DT"])
 
 
-class File(Module):
-    def __init__(self, path: Any) -> None:
-        self.path = path / "settings.txt"
-
+class File(Holder):
     def set(self, value: float) -> None:
         self.path.write_text(str(value))
 
@@ -58,20 +58,17 @@ class File(Module):
         return float(self.path.read_text())
 
 
-class OfC(Module):
+class OfC(Holder):
     """A static variable of a library in C."""
 
-    def __init__(self, path: Any) -> None:
-        self.value = (ctypes.c_double * 1)()
-
     def set(self, value: float) -> None:
-        self.value[0] = value
+        self.of_c[0] = value
 
     def get(self) -> float:
-        return self.value[0]
+        return self.of_c[0]
 
 
-class Library(Module):
+class Library(Holder):
     """A function of a library, which is another one in its next version."""
 
     def set(self, value: float) -> None:
@@ -81,7 +78,7 @@ class Library(Module):
         return self.module.factor()
 
 
-class Deep(Module):
+class Deep(Holder):
     """An attribute of an object in a list in an object."""
 
     def set(self, value: float) -> None:
@@ -135,28 +132,33 @@ def program(use: str, get: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setenv("RETAPE_TEST_DT", "")
+
+
 USES = ["step", "reverse_step", "seed", "tape", "many", "cost_gradient"]
 KILLS = {"forward": 20, "reverse": 45}
 """Steps after which the process ends."""
 
 
-def call(functions: dict[str, Any], store: Any = None, last: int | None = None) -> Any:
-    done = 0
-
+def call(
+    functions: dict[str, Any], store: Any = None, last: int | None = None, **more: Any
+) -> Any:
     def watch(progress: Any) -> None:
-        nonlocal done
-        done += 1
         if last is not None and progress.done >= last:
             raise Killed
 
-    found = run_program(
-        **functions,
-        x0=np.linspace(0.2, 1.4, 5),
-        plan=retape.fixed_space(snapshots=3, stage=2),
-        store=store,
-        progress=watch,
-    )
-    return found.state.tobytes(), found.cotangent.tobytes(), found.cost
+    given: dict[str, Any] = {
+        "x0": np.linspace(0.2, 1.4, 5),
+        "plan": retape.fixed_space(snapshots=3, stage=2),
+        "store": store,
+        "progress": watch,
+    }
+    found = run_program(**functions | given | more)
+    bits = found.state.tobytes(), found.cotangent.tobytes(), found.cost
+    return (bits, found.report.taped) if more else bits
 
 
 def attempt(functions: dict[str, Any], store: Any) -> Any:
@@ -179,11 +181,7 @@ CELLS = [
     ("holder", "use", "store", "kill"),
     [pytest.param(*c, id="-".join([c[0].__name__, *c[1:]])) for c in CELLS],
 )
-def test_what_comes_out_is_of_one_program(
-    holder, use, store, kill, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setenv("RETAPE_TEST_DT", "")
+def test_what_comes_out_is_of_one_program(holder, use, store, kill, tmp_path):
     held = holder(tmp_path)
     functions = program(use, held.get)
     make = lambda: STORES[store](tmp_path / "run")  # noqa: E731
@@ -282,8 +280,7 @@ DATA: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", DATA)
-def test_data_of_steps_that_are_not_run_again_are_compared(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+def test_data_of_steps_that_are_not_run_again_are_compared(kind, tmp_path):
     store = lambda: STORES["disk"](tmp_path)  # noqa: E731
     with pytest.raises(Killed):
         call(program("", None) | {"step": DATA[kind](0.1)}, store(), 75)
@@ -294,18 +291,12 @@ def test_data_of_steps_that_are_not_run_again_are_compared(kind, tmp_path, monke
 
 
 @pytest.mark.parametrize("changed", ["x0", "steps", "plan", "key"])
-def test_what_was_passed_is_named(changed, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+def test_what_was_passed_is_named(changed, tmp_path):
     plan = retape.fixed_space(snapshots=3)
 
     def run(last: int | None = None, **options: Any) -> None:
-        def watch(progress: Any) -> None:
-            if last is not None and progress.done >= last:
-                raise Killed
-
-        given = program("", None) | {"x0": np.ones(2), "plan": plan, "key": "it"}
-        store = STORES["disk"](tmp_path)
-        run_program(**given | options, store=store, progress=watch)
+        given = {"x0": np.ones(2), "plan": plan, "key": "it"} | options
+        call(program("", None), STORES["disk"](tmp_path), last, **given)
 
     with pytest.raises(Killed):
         run(45)
@@ -327,28 +318,18 @@ def test_what_is_no_key_is_refused(key):
 
 
 NEXT = [
-    *[(use, "disk", reuse) for use in USES for reuse in (False, True)],
+    *[(use, "disk", i % 2 == 0) for i, use in enumerate(USES)],
     *[("reverse_step", store, True) for store in STORES if store != "disk"],
 ]
 
 
 @pytest.mark.parametrize(("use", "store", "reuse"), NEXT)
-def test_a_run_that_is_done_makes_room_for_the_next(
-    use, store, reuse, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+def test_a_run_that_is_done_makes_room_for_the_next(use, store, reuse, tmp_path):
     held = Module(tmp_path)
     functions = program(use, held.get)
 
     def gradient(path: str) -> Any:
-        found = run_program(
-            **functions,
-            x0=np.linspace(0.2, 1.4, 5),
-            plan=retape.fixed_space(snapshots=3, stage=2),
-            store=STORES[store](tmp_path / path),
-            reuse=reuse,
-        )
-        return found.cotangent.tobytes(), found.report.taped
+        return call(functions, STORES[store](tmp_path / path), reuse=reuse)
 
     for i, dt in enumerate([0.1, 0.2, 0.2, 0.1]):
         held.set(dt)
