@@ -1,5 +1,8 @@
 """Codecs: what is lossless is, what is bounded keeps its bound, bytes are counted."""
 
+import contextlib
+import re
+
 import numpy as np
 import pytest
 
@@ -36,29 +39,19 @@ def again(array, codec):
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_what_is_lossless_gives_back_all_bits_and_the_layout(name):
+def test_what_is_lossless_is_and_a_bound_is_kept_or_nothing_is_lost(name):
     array = ARRAYS[name]
     back = again(array, "lossless")
     assert (back.dtype, back.shape) == (array.dtype, array.shape)
-    assert back.strides == array.strides
-    assert back.tobytes() == array.tobytes()
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_a_bound_is_kept_or_nothing_is_lost(name):
-    array = ARRAYS[name]
+    assert back.strides == array.strides and back.tobytes() == array.tobytes()
     for error in (1e-1, 1e-4, 1e-12):
         back = again(array, bounded(relative=error))
         assert (back.dtype, back.strides) == (array.dtype, array.strides)
         if back.tobytes() != array.tobytes():
             assert np.abs(back - array).max() <= error * np.abs(array).max()
     back = again(array, bounded(absolute=0.01))
-    assert (
-        array.dtype.kind not in "fc"
-        or np.isnan(array).any()
-        or array.size == 0
-        or (np.abs(back - array).max() <= 0.01)
-    )
+    if array.dtype.kind in "fc" and array.size and not np.isnan(array).any():
+        assert np.abs(back - array).max() <= 0.01
 
 
 def test_rounded_types_are_those_of_numpy_and_ml_dtypes():
@@ -72,11 +65,11 @@ def test_rounded_types_are_those_of_numpy_and_ml_dtypes():
     np.testing.assert_array_equal(back, expected)
 
 
-def test_a_number_that_is_too_large_is_refused():
-    with pytest.raises(PlanError, match="`codec='float16'` cannot hold 7e\\+04, which"):
-        again(np.array([7e4]), "float16")
-    with pytest.raises(PlanError, match="`codec='bfloat16'` cannot hold 1e\\+300"):
-        again(np.array([1e300]), "bfloat16")
+@pytest.mark.parametrize(("codec", "most"), [("float16", 7e4), ("bfloat16", 1e300)])
+def test_a_number_that_is_too_large_is_refused(codec, most):
+    said = re.escape(f"`codec='{codec}'` cannot hold {most:.0e}")
+    with pytest.raises(PlanError, match=said):
+        again(np.array([most]), codec)
 
 
 def test_bombs_are_refused():
@@ -100,15 +93,13 @@ def test_damaged_specs_are_a_snapshot_error(seeded):
     packed = CodecStore(store, bounded(relative=1e-3))
     packed.put(0, 0, "memory", SMOOTH, SMOOTH.nbytes)
     mark, text, data = store.get(0, 0, "memory")
-    for _ in range(200):
+    for _ in range(100):
         i = seeded.randrange(len(text))
         broken = text[:i] + seeded.choice('0{[]}",x9') + text[i + 1 :]
         store.drop(0, 0, "memory")
         store.put(0, 0, "memory", (mark, broken, data), 8)
-        try:
+        with contextlib.suppress(SnapshotError):  # and nothing else
             packed.get(0, 0, "memory")
-        except SnapshotError:
-            pass
     store.drop(0, 0, "memory")
     store.put(0, 0, "memory", SMOOTH, 8)
     with pytest.raises(SnapshotError, match="was not written by a `CodecStore`"):
@@ -124,14 +115,14 @@ def test_views_of_one_array_stay_views():
     assert back["u"][1] == 7.0
 
 
-def call(store, plan=None, n=60, ends=None, fails=None):
-    left = [fails]
+def call(store, plan=None, ends=None, fails=None):
+    left = fails or 0
 
     def step(x, k):
-        if fails is not None:
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
         return x + 0.05 * np.sin(3 * x)
 
     return run_program(
@@ -142,7 +133,7 @@ def call(store, plan=None, n=60, ends=None, fails=None):
         plan=plan or retape.fixed_space(snapshots=4, stage=2),
         store=store,
         key="a run",
-        **{"steps": n} if ends is None else {"done": ends},
+        **{"steps": 60} if ends is None else {"done": ends},
     )
 
 
@@ -155,7 +146,7 @@ def test_a_run_with_loss_has_the_exact_value_and_the_same_bits_again(tmp_path, e
     assert (near.state == exact.state).all()
     away = np.linalg.norm(near.cotangent - exact.cotangent)
     assert 0 < away < 0.05 * np.linalg.norm(exact.cotangent)
-    for i, fails in enumerate((10, 70, 100, 130)):
+    for i, fails in enumerate((10, 70, 130)):
         with pytest.raises(KeyboardInterrupt):
             call(make(DiskStore(tmp_path / str(i))), ends=done, fails=fails)
         again = call(make(DiskStore(tmp_path / str(i))), ends=done)
@@ -202,15 +193,11 @@ def test_what_cannot_be_is_refused():
         bounded()
     with pytest.raises(PlanError, match="is not valid: pass one of them, a positive"):
         bounded(relative=-1.0)
+    store = CodecStore(MemoryStore(), "bfloat16")
+    program = retape.Program(lambda x, k: x, lambda x, k, g: g)
+    options = {"seed": np.copy, "steps": 1, "store": store, "verify": "full"}
     with pytest.raises(PlanError, match="`verify='full'` compares states to the bit"):
-        retape.adjoint(
-            retape.Program(lambda x, k: x, lambda x, k, g: g),
-            1.0,
-            seed=lambda x: x,
-            steps=1,
-            store=CodecStore(MemoryStore(), "bfloat16"),
-            verify="full",
-        )
+        retape.adjoint(program, 1.0, **options)
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):

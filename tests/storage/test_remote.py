@@ -1,12 +1,14 @@
 """Stores on the file systems of fsspec."""
 
+import shutil
+
 import fsspec
 import numpy as np
 import pytest
 
-import retape
-from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
+from retape import DiskStore, SnapshotError, StoreError, TieredStore
 from retape.storage import Record, RemoteStore
+from tests.judges.core.test_stores import STEPS, gradient, plain_gradient
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -18,46 +20,31 @@ def url(request, tmp_path):
     fsspec.filesystem("memory").store.clear()
 
 
-def call(store, stops=None):
-    def step(x, k):
-        if k == stops:
-            raise KeyboardInterrupt
-        return 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k)
-
-    return retape.adjoint(
-        retape.Program(step, lambda x, k, g: 3.9 * (1.0 - 2.0 * x) * g),
-        np.linspace(0.11, 0.12, 50),
-        seed=np.ones_like,
-        steps=60,
-        plan=retape.fixed_space(snapshots=4, stage=3),
-        store=store,
-        key="a run",
-    )
+def opened(url):
+    store = RemoteStore(url)
+    store.open("test")
+    return store
 
 
 def test_the_disk_of_a_run_may_be_lost(url, tmp_path):
     """A job that is queued again comes to another machine: the far part has it."""
-    import shutil
 
-    whole = call(MemoryStore())
-
-    def store():
+    def call(stops=None):
         near = DiskStore(tmp_path / "near", capacity=1, every=0)
-        return TieredStore(near, RemoteStore(url, every=0))
+        return gradient(TieredStore(near, RemoteStore(url, every=0)), stops)
 
     with pytest.raises(KeyboardInterrupt):
-        call(store(), 57)
+        call(STEPS - 3)
     shutil.rmtree(tmp_path / "near")
-    found = call(store())
+    found = call()
     assert found.report.resumed
-    assert found.cotangent.tobytes() == whole.cotangent.tobytes()
+    assert found.cotangent.tobytes() == plain_gradient()
 
 
 def test_the_last_that_comes_has_the_run(url):
-    first, second = RemoteStore(url), RemoteStore(url)
-    first.open("test")
+    first = opened(url)
     first.put(0, 0, "disk", 1.5, 8)
-    second.open("test")
+    second = opened(url)
     assert second.get(0, 0, "disk") == 1.5
     with pytest.raises(StoreError, match="was taken over by process .* End this one"):
         first.put(1, 1, "disk", 2.5, 8)
@@ -67,8 +54,7 @@ def test_the_last_that_comes_has_the_run(url):
 
 
 def test_it_can_go_back_to_the_record_before(url):
-    store = RemoteStore(url)
-    store.open("test")
+    store = opened(url)
     for left in (8, 5):
         store.record(Record(9, left, (1.5,), "test"))
     found = store.rewind()
@@ -76,8 +62,7 @@ def test_it_can_go_back_to_the_record_before(url):
 
 
 def test_what_is_torn_is_found(url):
-    store = RemoteStore(url)
-    store.open("test")
+    store = opened(url)
     store.put(3, 0, "disk", np.arange(9.0), 72)
     fs, path = store._directory.fs, store._directory.path
     fs.pipe_file(f"{path}/step-000000000003.npz", b"half")
@@ -89,8 +74,7 @@ def test_what_is_torn_is_found(url):
 
 
 def test_what_the_service_refuses_is_named(url, monkeypatch):
-    store = RemoteStore(url)
-    store.open("test")
+    store = opened(url)
     fs = store._directory.fs
 
     def refuse(path, data, **options):

@@ -29,11 +29,8 @@ class Gathering:
 
 def on_both(path, does, patience=60):
     """What each rank returns or raises."""
-    barrier, said, found = (
-        threading.Barrier(2, timeout=patience),
-        [b"", b""],
-        [None, None],
-    )
+    barrier = threading.Barrier(2, timeout=patience)
+    said, found = [b"", b""], [None, None]
 
     def rank(number):
         mine = Gathering(number, barrier, said)
@@ -95,15 +92,13 @@ def test_those_that_wait_for_parts_hear_of_any_error(tmp_path, failing):
     found = on_both(tmp_path, does)
     assert found[failing] is None
     text = f"process {failing}: ZeroDivisionError: by zero"
-    assert isinstance(found[1 - failing], StoreError) and text in str(
-        found[1 - failing]
-    )
+    heard = found[1 - failing]
+    assert isinstance(heard, StoreError) and text in str(heard)
 
 
 def test_what_the_first_process_finds_all_have(tmp_path):
-    names = on_both(tmp_path, lambda directory: directory.new_folder("it"))
-    assert names[0] == names[1]
-    assert names[0].startswith("it-")
+    one, other = on_both(tmp_path, lambda directory: directory.new_folder("it"))
+    assert one == other and one.startswith("it-")
 
 
 def test_a_model_of_a_process_that_does_not_come_is_seen(tmp_path):

@@ -119,15 +119,11 @@ def test_short_runs_and_runs_that_tell_their_end(steps):
         assert run.gradient(lambda x: [1.0, 0]).cotangent == [1.5**steps, 0]
 
 
-def test_what_ends_with_it_and_what_is_refused(tmp_path):
+def test_what_ends_with_it(tmp_path):
     program, store = PROGRAMS[0](), retape.MemoryStore()
     run = begun(program, PLANS["space"], store)
     with pytest.raises(retape.StoreError, match="Give each run a store of its own"):
         begun(program, PLANS["space"], store)
-    run.gradient(np.copy)
-    with pytest.raises(retape.PlanError, match="Pass several seeds to `gradients`"):
-        run.gradient(np.copy)
-    run = begun(program, PLANS["space"], store)
     assert store.nbytes > 0
     del run  # A point that a line search has passed by.
     gc.collect()
@@ -136,16 +132,26 @@ def test_what_ends_with_it_and_what_is_refused(tmp_path):
     run.close()
     with pytest.raises(retape.PlanError, match="gone"):
         run.gradient(np.copy)
-    with pytest.raises(retape.PlanError, match="Pass a `retape.MemoryStore`"):
-        begun(program, PLANS["space"], retape.DiskStore(tmp_path))
-    with pytest.raises(retape.PlanError, match="Pass `seed`"):
-        begun(program, PLANS["space"]).gradient()
-    with pytest.raises(retape.PlanError, match="`seeds="):
-        begun(program, PLANS["space"]).gradients([])
-    with pytest.raises(retape.StoreError, match="is not a store"):
-        begun(program, PLANS["space"], 7)
-    with pytest.raises(retape.PlanError, match="is not a plan"):
-        begun(program, "within")
+
+
+def twice(run: Any) -> None:
+    run.gradient(np.copy)
+    run.gradient(np.copy)
+
+
+REFUSALS: list[tuple[Any, Any, Any, type[Exception], str]] = [
+    ("space", None, twice, retape.PlanError, "Pass several seeds to `gradients`"),
+    ("space", None, lambda run: run.gradient(), retape.PlanError, "Pass `seed`"),
+    ("space", None, lambda run: run.gradients([]), retape.PlanError, "`seeds="),
+    ("space", 7, None, retape.StoreError, "is not a store"),
+    ("within", None, None, retape.PlanError, "is not a plan"),
+]
+
+
+@pytest.mark.parametrize(("plan", "store", "does", "kind", "said"), REFUSALS)
+def test_what_is_refused(plan, store, does, kind, said):
+    with pytest.raises(kind, match=said):
+        does(begun(PROGRAMS[0](), PLANS[plan] if does or store else plan, store))
 
 
 LEVELS = (
