@@ -12,6 +12,7 @@ import pytest
 import retape
 from retape import DiskStore, PlanError, RunInterrupted
 from retape.driver import ToyMachine, run
+from tests.driver.toys import by_itself, toys_at
 from tests.judges.core.programs import formula, pure
 from tests.judges.core.test_plans import call, check
 from tests.programs import run_program
@@ -140,21 +141,13 @@ def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatc
             now[0] += 3 * steps
             return super().reverse(capsule, steps, cotangent)
 
-    def disk():
-        return DiskStore(
-            tmp_path,
-            pack=lambda c: (c.step, c.value),
-            unpack=lambda tree: type(machine.start())(*tree),
-        )
-
     machine = Slow(200)
     plan = retape.fixed_space(snapshots=9, stage=5)
     with pytest.raises(RunInterrupted, match="the time limit of 100 s"), limit:
-        run(machine, plan, store=disk(), label="a toy")
+        run(machine, plan, store=toys_at(tmp_path), label="a toy")
     assert 90 < now[0] <= 100
-    machine = ToyMachine(200)
-    resumed = run(machine, plan, store=disk(), label="a toy")
-    assert resumed.result == run(machine, plan).result and resumed.report.resumed
+    resumed = run(ToyMachine(200), plan, store=toys_at(tmp_path), label="a toy")
+    assert resumed.result == by_itself(200) and resumed.report.resumed
 
 
 def test_a_limit_that_no_stage_fits_in_is_refused(tmp_path, monkeypatch):

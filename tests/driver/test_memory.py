@@ -8,9 +8,7 @@ import ctypes
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +19,7 @@ from tests.judges.core.programs import N, Program, by_hand, formula, slope, star
 from tests.judges.core.test_plans import PLANS, STEPS, UNKNOWN, call, check
 from tests.judges.pairwise import pairwise
 from tests.programs import run_program
+from tests.storage.kinds import Fields, Point, Vector
 
 
 @pytest.fixture(scope="module")
@@ -262,37 +261,6 @@ def test_every_way_to_keep_a_tape_is_right(tmp_path, make, plan):
 # Kinds of states: one program, which changes them in place. -----------------------
 
 
-class Pair(NamedTuple):
-    u: np.ndarray
-    label: str
-
-
-@dataclass(frozen=True)
-class Fields:
-    u: np.ndarray
-    count: int = 0
-
-
-class Vector:
-    """A class of the user's own, as PETSc's or Firedrake's."""
-
-    def __init__(self, values):
-        self.u = values
-
-    def copy(self):
-        return Vector(self.u.copy())
-
-    def nbytes(self):
-        return self.u.nbytes
-
-    def to_arrays(self):
-        return self.u
-
-    @classmethod
-    def from_arrays(cls, arrays):
-        return cls(arrays)
-
-
 MASK = np.arange(N) == 2
 RECORD = np.dtype([("flag", "i1"), ("u", "f8")], align=True)
 
@@ -323,33 +291,18 @@ KINDS = {
         lambda x: (x["now"] == x["alias"]).all(),
     ),
     "a named tuple": (
-        lambda u: Pair(u, "u"),
-        lambda x: x.u,
-        lambda x: type(x) is Pair and x.label == "u",
+        lambda u: Point(u, "u"),
+        lambda x: x.x,
+        lambda x: type(x) is Point and x.y == "u",
     ),
-    "frozen fields": (Fields, lambda x: x.u, lambda x: x.count == 0),
+    "frozen fields": (Fields, lambda x: x.u, lambda x: (x.p, x.beside) == (1.0, [1.0])),
     "of one's own": (Vector, lambda x: x.u, lambda x: type(x) is Vector),
     "a mask": (
         lambda u: np.ma.MaskedArray(u, mask=MASK),
         np.ma.getdata,
         lambda x: x.mask.tolist() == MASK.tolist(),
     ),
-    "a matrix": (
-        lambda u: u.reshape(2, 3).view(np.matrix),
-        lambda x: x.A,
-        lambda x: type(x) is np.matrix,
-    ),
-    "long doubles": (
-        lambda u: u.astype(np.longdouble),
-        np.asarray,
-        lambda x: x.dtype == np.longdouble,
-    ),
     "gaps": (with_gaps, np.asarray, lambda x: x.strides == (-16, 64)),
-    "columns": (
-        lambda u: np.asfortranarray(u.reshape(2, 3)),
-        np.asarray,
-        lambda x: x.flags.f_contiguous and not x.flags.c_contiguous,
-    ),
     "records": (records, lambda x: x["u"], lambda x: x.dtype == RECORD),
     "a tuple of numbers": (
         lambda u: tuple(u.tolist()),
@@ -373,7 +326,7 @@ def test_every_kind_of_state_is_kept(tmp_path, cell):
 
     def step(x, k):
         assert holds(x)
-        if isinstance(x, tuple) and not isinstance(x, Pair):
+        if isinstance(x, tuple) and not isinstance(x, Point):
             return make(formula(array(x), k))
         array(x)[...] = formula(array(x), k)
         return x

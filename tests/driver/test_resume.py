@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import retape
-from retape import DiskStore, MachineError, MemoryStore, StoreError, Tier, TieredStore
+from retape import MachineError, MemoryStore, StoreError, Tier, TieredStore
 from retape.driver import ToyMachine, run
 from retape.schedule import Hierarchy, Schedule
 from tests.driver.power import Power, PowerLost
+from tests.driver.toys import by_itself, toys_at
 from tests.judges.core.programs import N, formula, in_place, pure, slope
 from tests.judges.core.test_plans import call, check
 
-ToyCapsule = type(ToyMachine(1).start())
 ROOT = Path(__file__).parents[2]
 
 FINISHED = ["lock", "record-before.npz", "record.npz"]
@@ -52,20 +52,11 @@ class Fragile(ToyMachine):
         return super().tape(capsule, steps)
 
 
-def disk_at(path, every=0.0):
-    return DiskStore(
-        path,
-        every=every,
-        pack=lambda capsule: (capsule.step, capsule.value),
-        unpack=lambda tree: ToyCapsule(*tree),
-    )
-
-
 def until_done(path, machine, plan, calls, tiered=False, between=lambda: None):
     """Run, crash, run again ... and how often it crashed."""
     for crashes in range(400):
         Fragile.calls = calls()
-        store = disk_at(path)
+        store = toys_at(path)
         if tiered:
             store = TieredStore(MemoryStore(capacity=1), store)
         try:
@@ -117,7 +108,7 @@ def test_a_run_that_crashes_often_gives_the_same_result(
         tiered,
         between,
     )
-    assert outcome.result == ToyMachine(41).reverse(ToyCapsule(0, 3), 41, None)
+    assert outcome.result == by_itself(41)
     assert crashes > 0 and outcome.report.resumed
     assert sorted(os.listdir(tmp_path)) == FINISHED
 
@@ -132,7 +123,7 @@ def test_power_lost_before_and_after_any_call_to_the_disk(
 
     def lost(moment):
         power.on(moment)
-        disk = disk_at(tmp_path, seeded.choice([0.0, 1e9]))
+        disk = toys_at(tmp_path, seeded.choice([0.0, 1e9]))
         store = disk if known else TieredStore(MemoryStore(capacity=1), disk)
         machine = ToyMachine(18, tells_length=known)
         try:
@@ -143,12 +134,12 @@ def test_power_lost_before_and_after_any_call_to_the_disk(
         return False
 
     power = Power(tmp_path, seeded, monkeypatch)
-    expected = ToyMachine(18).reverse(ToyCapsule(0, 3), 18, None)
+    expected = by_itself(18)
     moment = 1
     while lost(moment):
         lost(moment)  # The run that is taken up again may lose it, too.
         assert not lost(0)
-        disk_at(tmp_path).clear()
+        toys_at(tmp_path).clear()
         moment += 5 if kind == "tapes" else 2
     assert moment > 40
 
@@ -162,10 +153,10 @@ def test_that_model_sees_a_store_that_does_not_flush(tmp_path, monkeypatch, seed
     for moment in range(10, 60, 3):
         power.on(moment)
         with pytest.raises(PowerLost):
-            run(ToyMachine(18), plan, store=disk_at(tmp_path))
+            run(ToyMachine(18), plan, store=toys_at(tmp_path))
         power.off()
         try:
-            run(ToyMachine(18), plan, store=disk_at(tmp_path))
+            run(ToyMachine(18), plan, store=toys_at(tmp_path))
         except StoreError as error:
             assert "npz` is not a snapshot" in str(error)
             damaged += 1
@@ -190,21 +181,21 @@ def test_what_is_damaged_during_the_run_is_made_again_and_counted(
             return super().reverse(capsule, steps, cotangent)
 
     plan = retape.fixed_space(snapshots=snapshots, store={"state", what})
-    outcome = run(Vandal(30), plan, store=disk_at(tmp_path))
-    assert outcome.result == ToyMachine(30).reverse(ToyCapsule(0, 3), 30, None)
+    outcome = run(Vandal(30), plan, store=toys_at(tmp_path))
+    assert outcome.result == by_itself(30)
     assert outcome.report.repaired == repaired
 
 
 def test_a_finished_run_is_run_again_unless_its_result_is_asked_for(tmp_path):
     plan, machine = retape.fixed_space(snapshots=2), ToyMachine(30)
-    first = run(ToyMachine(30), plan, store=disk_at(tmp_path))
-    again = run(machine, plan, store=disk_at(tmp_path), reuse=True)
+    first = run(ToyMachine(30), plan, store=toys_at(tmp_path))
+    again = run(machine, plan, store=toys_at(tmp_path), reuse=True)
     said = "30 steps: an earlier process had done it all, and"
     assert again.result == first.result and str(again.report).startswith(said)
     assert (machine.advanced, machine.taped) == (0, 0)
     report = again.report
     assert (report.reverses, report.taped, report.resumed) == (0, 0, True)
-    assert run(machine, plan, store=disk_at(tmp_path)).result == first.result
+    assert run(machine, plan, store=toys_at(tmp_path)).result == first.result
     assert machine.taped == 30
     # What was begun anew leaves nothing of the run before.
     assert sorted(os.listdir(tmp_path)) == FINISHED
@@ -220,13 +211,13 @@ def test_what_was_in_memory_is_rebuilt_in_one_pass_which_is_foreseen(tmp_path):
             return super().reverse(capsule, steps, cotangent)
 
     def tiered():
-        return TieredStore(MemoryStore(capacity=15), disk_at(tmp_path))
+        return TieredStore(MemoryStore(capacity=15), toys_at(tmp_path))
 
     plan, seen, machine = retape.fixed_space(snapshots=30), [], ToyMachine(30)
     with pytest.raises(Crash):
         run(Killed(30), plan, store=tiered(), label="it")
     outcome = run(machine, plan, store=tiered(), label="it", progress=seen.append)
-    assert outcome.result == ToyMachine(30).reverse(ToyCapsule(0, 3), 30, None)
+    assert outcome.result == by_itself(30)
     # From the disk down to step 15, then the 14 steps to those that were lost.
     assert outcome.report.repaired == 15 and machine.advanced == 14
     assert seen[0].total == 59 and seen[-1].total == 59 + 14
@@ -251,11 +242,11 @@ def test_another_plan_machine_or_label_is_refused(
 ):
     Fragile.calls = 12
     with pytest.raises(Crash):
-        run(Fragile(40), retape.fixed_space(snapshots=2), store=disk_at(tmp_path))
+        run(Fragile(40), retape.fixed_space(snapshots=2), store=toys_at(tmp_path))
     Fragile.calls = Other.calls = 1000
     plan, other = retape.fixed_space(snapshots=snapshots), {"label": label or None}
     with pytest.raises(StoreError, match=said):
-        run(kind(40), plan, store=disk_at(tmp_path), **other)
+        run(kind(40), plan, store=toys_at(tmp_path), **other)
 
 
 @pytest.mark.parametrize(
@@ -271,10 +262,10 @@ def test_another_plan_machine_or_label_is_refused(
 def test_schedules_given_directly_are_taken_up_again(tmp_path, make):
     Fragile.calls = 50
     with pytest.raises(Crash):
-        run(Fragile(60), make(), store=disk_at(tmp_path))
+        run(Fragile(60), make(), store=toys_at(tmp_path))
     Fragile.calls = 10_000
-    outcome = run(Fragile(60), make(), store=disk_at(tmp_path))
-    assert outcome.result == ToyMachine(60).reverse(ToyCapsule(0, 3), 60, None)
+    outcome = run(Fragile(60), make(), store=toys_at(tmp_path))
+    assert outcome.result == by_itself(60)
     assert outcome.report.resumed and outcome.report.taped < 60
 
 
@@ -282,10 +273,10 @@ def test_a_machine_that_changed_its_length_is_refused(tmp_path):
     plan = retape.fixed_space(snapshots=2)
     Fragile.calls = 25
     with pytest.raises(Crash):
-        run(Fragile(40), plan, store=disk_at(tmp_path))
+        run(Fragile(40), plan, store=toys_at(tmp_path))
     Fragile.calls = 1000
     with pytest.raises(MachineError, match="no stage of this plan ends there"):
-        run(Fragile(12), plan, store=disk_at(tmp_path))
+        run(Fragile(12), plan, store=toys_at(tmp_path))
 
 
 def test_ctrl_c_is_recorded_and_taken_up_again(tmp_path):
@@ -297,10 +288,10 @@ def test_ctrl_c_is_recorded_and_taken_up_again(tmp_path):
 
     plan = retape.fixed_space(snapshots=3)
     with pytest.raises(KeyboardInterrupt):
-        run(Interrupted(40), plan, store=disk_at(tmp_path, 1e9), label="it")
+        run(Interrupted(40), plan, store=toys_at(tmp_path, 1e9), label="it")
     machine = ToyMachine(40)
-    outcome = run(machine, plan, store=disk_at(tmp_path), label="it")
-    assert outcome.result == machine.reverse(machine.start(), 40, None)
+    outcome = run(machine, plan, store=toys_at(tmp_path), label="it")
+    assert outcome.result == by_itself(40)
     assert outcome.report.resumed and outcome.report.taped == 20
 
 
@@ -330,10 +321,10 @@ def test_a_progress_that_resumes_goes_on_where_it_was(tmp_path, known):
     plan, seen = retape.fixed_space(snapshots=3, stage=2), []
     Fragile.calls = 45
     with pytest.raises(Crash):
-        run(Fragile(40, tells_length=known), plan, store=disk_at(tmp_path))
+        run(Fragile(40, tells_length=known), plan, store=toys_at(tmp_path))
     Fragile.calls = 1000
     machine = Fragile(40, tells_length=known)
-    run(machine, plan, store=disk_at(tmp_path), progress=seen.append)
+    run(machine, plan, store=toys_at(tmp_path), progress=seen.append)
     assert seen[0].done > 40 and seen[0].length == 40
     assert seen[-1].done == seen[-1].total
     assert not known or seen[-1].total == plan.predict(40).advances + 40

@@ -9,8 +9,8 @@ import retape
 from retape import MachineError, PlanError
 from retape.driver import ToyMachine, run
 from retape.schedule import Advance, OnlineBinomial, Reverse, Schedule, replay
+from tests.driver.toys import ToyCapsule
 
-ToyCapsule = type(ToyMachine(1).start())
 LENGTHS = [*range(0, 20), 41, 97]
 
 

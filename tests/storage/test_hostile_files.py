@@ -14,8 +14,7 @@ import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
 from retape.driver import ToyMachine, run
 from retape.storage import Record, fingerprint
-
-ToyCapsule = type(ToyMachine(1).start())
+from tests.driver.toys import by_itself, toys_at
 
 
 @pytest.fixture
@@ -235,15 +234,6 @@ def test_an_open_store_is_not_opened_again(disk):
 # Runs. ----------------------------------------------------------------------------
 
 
-def toys_at(path):
-    return DiskStore(
-        path,
-        every=0,
-        pack=lambda capsule: (capsule.step, capsule.value),
-        unpack=lambda tree: ToyCapsule(*tree),
-    )
-
-
 @pytest.mark.parametrize("kind", ["memory", "disk", "tiered"])
 @pytest.mark.parametrize("place", ["thread", "step"])
 def test_one_store_is_not_used_by_two_runs_at_once(tmp_path, kind, place):
@@ -269,7 +259,7 @@ def test_one_store_is_not_used_by_two_runs_at_once(tmp_path, kind, place):
                 second()
             return super().reverse(capsule, steps, cotangent)
 
-    expected = ToyMachine(9).reverse(ToyCapsule(0, 3), 9, None)
+    expected = by_itself(9)
     assert run(First(9), plan, store=store, label="it").result == expected
     where = "in another thread" if place == "thread" else "that this run is a part of"
     assert len(told) == 1 and where in told[0] and "is in use by another run" in told[0]

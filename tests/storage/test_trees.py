@@ -2,8 +2,6 @@
 
 import io
 import sys
-from collections import namedtuple
-from dataclasses import dataclass, field
 from enum import IntEnum
 
 import ml_dtypes
@@ -14,46 +12,9 @@ import retape
 from retape import SnapshotError, StoreError
 from retape.storage import copy_tree, fingerprint, tree_nbytes
 from tests.storage.files import WAYS, file_system, through_a_file, written
+from tests.storage.kinds import Fields, Point, Slotted, Vector
 
-Point = namedtuple("Point", "x y")
-_HERE = sys.modules[__name__]
-
-
-@dataclass(frozen=True)
-class Fields:
-    u: np.ndarray
-    p: float = 1.0
-    derived: float = field(init=False, default=0.0)
-
-    def __post_init__(self):
-        object.__setattr__(self, "derived", 7.0)
-        object.__setattr__(self, "beside", [self.p])
-
-
-@dataclass(slots=True)
-class Slotted:
-    u: np.ndarray
-
-
-class Vector:
-    def __init__(self, u):
-        self.u = u
-
-    def copy(self):
-        return Vector(self.u.copy())
-
-    def nbytes(self):
-        return self.u.nbytes
-
-    def to_arrays(self):
-        return {"u": self.u}
-
-    @classmethod
-    def from_arrays(cls, arrays):
-        return cls(arrays["u"])
-
-    def __add__(self, other):
-        return Vector(self.u + other.u)
+_KINDS = sys.modules[Point.__module__]
 
 
 def long(*shape):
@@ -235,7 +196,7 @@ def test_a_class_is_registered_for_the_process():
 
 
 @pytest.mark.parametrize(
-    ("name", "new"), [("Point", "Missing"), ("test_trees:Point", "subprocess:Popen")]
+    ("name", "new"), [("Point", "Missing"), ("kinds:Point", "subprocess:Popen")]
 )
 def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state(name, new):
     store, file = written(Point(1, 2))
@@ -246,12 +207,12 @@ def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state(name, new):
         store.get(0, 0, "disk")
     # Nor where the checksum is right.
     store, file = written(Point(1, 2))
-    del sys.modules[__name__]
+    del sys.modules[_KINDS.__name__]
     try:
         with pytest.raises(SnapshotError, match="is not there, or is not a dataclass"):
             store.get(0, 0, "disk")
     finally:
-        sys.modules[__name__] = _HERE
+        sys.modules[_KINDS.__name__] = _KINDS
 
 
 def twice(tree, other=None):

@@ -11,6 +11,7 @@ from retape import MachineError, MemoryStore
 from retape.driver import ToyMachine
 from retape.driver import run as drive
 from retape.testing import check_machine
+from tests.driver.toys import ToyCapsule, by_itself, toys_at
 from tests.programs import run_program
 
 LENGTH = 17
@@ -223,19 +224,6 @@ class Boxed(ToyMachine):
         return super().finish(cotangent.value)
 
 
-ToyCapsule = type(ToyMachine(1).start())
-
-
-def toys_at(place, **others):
-    return retape.DiskStore(
-        place,
-        every=0,
-        pack=lambda capsule: (capsule.step, capsule.value),
-        unpack=lambda tree: ToyCapsule(*tree),
-        **others,
-    )
-
-
 def boxes_at(place):
     return retape.DiskStore(
         place,
@@ -261,9 +249,9 @@ def test_a_newcomer_s_machine_runs_on_a_disk(tiered, tmp_path):
 
     assert len(check_machine(lambda: Boxed(9), store=store, view=view)) == 12
     plan = retape.fixed_space(snapshots=3, store={"state", "tape"})
-    plain, boxed = ToyMachine(23), Boxed(23)
+    boxed = Boxed(23)
     found = drive(boxed, plan, store=store()).result
-    assert found == plain.reverse(plain.start(), 23, None)
+    assert found == by_itself(23)
     # Asked for, the result comes from the disk, with its cotangent unpacked.
     again = drive(boxed, plan, store=store(), reuse=True)
     assert again.result == found and again.report.taped == 0
