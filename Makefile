@@ -28,13 +28,13 @@ JAX_TESTS := tests/engines/jaxpr tests/nnx tests/judges/jax \
 
 # The PyTorch part: it needs no JAX and no matplotlib.
 TORCH_PAGES := $(wildcard docs/torch/*.md) docs/start/pytorch.md docs/driver.md
-TORCH_MODULES := $(subst /,.,$(patsubst src/%.py,%,$(patsubst %/__init__.py,%.py,$(shell \
-  grep -rl '>>> ' --include='*.py' src/retape/engines/eager src/retape/torch.py \
-  src/retape/lightning src/retape/transformers))))
+TORCH_SLOW := retape.engines.eager.api._compiler_budget retape.transformers._callback
+TORCH_PACKAGES := $(TORCH_SLOW) $(sort $(subst /,.,$(patsubst src/%/,%,$(dir $(shell \
+  grep -rl '>>> ' --include='*.py' src/retape/engines/eager src/retape/lightning)))))
 TORCH_TESTS := tests/engines/eager tests/judges/torch tests/trainers \
   tests/storage/test_tensors.py \
   tests/driver/test_adjoint_health.py \
-  $(foreach page,$(TORCH_PAGES),'$(PAGE)[$(page)]') $(foreach name,$(TORCH_MODULES), \
+  $(foreach page,$(TORCH_PAGES),'$(PAGE)[$(page)]') $(foreach name,$(TORCH_PACKAGES), \
   'tests/docs/test_docstrings.py::test_docstring_examples_print_what_they_show[$(name)]') \
   'tests/docs/test_example_programs.py::test_an_example_runs[torch/budget.py]'
 

@@ -73,35 +73,31 @@ def test_the_check_sees_a_framework():
     assert loaded_by("import retape, scipy") == ["scipy"]
 
 
-@pytest.mark.parametrize(
-    ("statement", "missing", "extra"),
-    [
-        ("import retape.jax", "jax", "jax"),
-        ("import retape.jax", "scipy", "jax"),
-        ("import retape.nnx", "flax", "nnx"),
-        ("import retape.nnx", "jax", "nnx"),
-        ("import retape.equinox", "equinox", "equinox"),
-        ("import retape.diffrax", "diffrax", "diffrax"),
-        ("import retape.diffrax", "jax", "diffrax"),
-        ("import retape.optimistix", "optimistix", "optimistix"),
-        ("import retape.torch", "torch", "torch"),
-        pytest.param(
-            *("import retape.transformers", "accelerate", "transformers"),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            *("import retape.lightning", "lightning", "lightning"),
-            marks=pytest.mark.slow,
-        ),
-        (
-            "from retape.viz._figure import draw_figure; draw_figure([])",
-            "matplotlib",
-            "plot",
-        ),
-    ],
+MISSING = """
+import retape.jax | jax | jax
+import retape.jax | scipy | jax
+import retape.nnx | flax | nnx
+import retape.nnx | jax | nnx
+import retape.equinox | equinox | equinox
+import retape.diffrax | diffrax | diffrax
+import retape.diffrax | jax | diffrax
+import retape.optimistix | optimistix | optimistix
+import retape.torch | torch | torch
+import retape.transformers | accelerate | transformers
+import retape.lightning | lightning | lightning
+from retape.viz._figure import draw_figure; draw_figure([]) | matplotlib | plot
+"""
+"""A statement, what is not installed, and the extra that has it."""
+
+
+@pytest.mark.slow(
+    "import retape.transformers | accelerate | transformers",
+    "import retape.lightning | lightning | lightning",
 )
-def test_a_framework_that_is_not_installed(statement, missing, extra):
+@pytest.mark.parametrize("row", MISSING.strip().splitlines())
+def test_a_framework_that_is_not_installed(row):
     """As where it was never installed: it is neither found nor imported."""
+    statement, missing, extra = row.split(" | ")
     code = (
         "import sys\n"
         f"sys.modules[{missing!r}] = None\n"

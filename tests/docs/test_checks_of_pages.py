@@ -14,32 +14,22 @@ def _page(python: str, shown: str) -> str:
     return f"Text.\n\n```python\n{python}\n```\n\n```text\n{shown}\n```\n"
 
 
-def test_the_check_accepts_a_page_that_tells_the_truth() -> None:
-    assert run_page(_page("print(1 + 1)", "2")) == []
+PAGES = {
+    "the truth": (_page("print(1 + 1)", "2"), []),
+    "a small lie": (_page("print(1.0001)", "1.0002"), ["line 3: shown\n1.0002"]),
+    "what is not shown": ("```python\nprint('hidden')\n```\n\nText.\n", ["hidden"]),
+    "names are shared": ("```python\na = 2\n```\n" + _page("print(a)", "2"), []),
+    "a lie in a doctest": ("```pycon\n>>> 1 + 1\n3\n```\n", ["Expected"]),
+    "text between": ("```python\npass\n```\nAnother thing:\n```text\n5\n```\n", []),
+}
 
 
-def test_the_check_finds_a_small_lie() -> None:
-    (wrong,) = run_page(_page("print(1.0001)", "1.0002"))
-    assert wrong.startswith("line 3: shown\n1.0002")
-
-
-def test_the_check_finds_output_that_is_not_shown() -> None:
-    (wrong,) = run_page("```python\nprint('hidden')\n```\n\nText.\n")
-    assert "hidden" in wrong
-
-
-def test_blocks_of_a_page_share_their_names() -> None:
-    assert run_page("```python\na = 2\n```\n" + _page("print(a)", "2")) == []
-
-
-def test_the_check_finds_a_lie_in_a_doctest() -> None:
-    (wrong,) = run_page("```pycon\n>>> 1 + 1\n3\n```\n")
-    assert "Expected" in wrong
-
-
-def test_an_output_behind_some_text_is_not_the_block_s_output() -> None:
-    page = "```python\npass\n```\nThis is another thing:\n```text\n5\n```\n"
-    assert run_page(page) == []
+@pytest.mark.parametrize("name", PAGES)
+def test_the_check_accepts_the_truth_and_finds_a_small_lie(name: str) -> None:
+    page, said = PAGES[name]
+    found = run_page(page)
+    assert len(found) == len(said)
+    assert all(words in wrong for words, wrong in zip(said, found, strict=True))
 
 
 def test_each_page_has_a_process_of_its_own(tmp_path: Path) -> None:

@@ -26,6 +26,10 @@ ELSEWHERE = {
     "mujoco#2259": "tests/engines/jaxpr/api/test_third_party.py::"
     "test_a_step_of_physics_with_contacts",
     "warp#1350": "examples/warp_solver.py",
+    "pytorch#122729": "tests/judges/torch/test_transforms.py::"
+    "test_nested_transforms_keep_and_say_so",
+    "pyadjoint#178": "tests/schedule/test_interop.py::"
+    "test_code_written_for_the_peer_runs_our_schedules",
 }
 """Programs that stand where their package is: a test, or an example."""
 
@@ -198,17 +202,6 @@ def pytorch_158657(folder: Path) -> None:
     assert plain.grad is not None and torch.equal(plain.grad, ours.grad)
 
 
-def pytorch_122729(_: Path) -> None:
-    def region(x):
-        return retape.torch.checkpoint(lambda x: torch.sin(x) ** 2, x).sum()
-
-    x = torch.linspace(0, 1, 5)
-    close(torch.func.grad(region)(x), torch.sin(2 * x))
-    with pytest.warns(retape.RetapeWarning, match="kept and not recomputed"):
-        second = torch.func.hessian(region)(x)
-    close(second, torch.diag(2 * torch.cos(2 * x)), 1e-5)
-
-
 def pytorch_160375(_: Path) -> None:
     plain, ours = (torch.ones(5000, requires_grad=True) for _ in range(2))
     layered(plain, 60).backward()
@@ -230,16 +223,6 @@ def pytorch_193671(_: Path) -> None:
 
     plain = slopes(torch.enable_grad())
     assert torch.equal(plain, slopes(retape.torch.recompute(snapshots=1, stage=1)))
-
-
-def pyadjoint_178(_: Path) -> None:
-    from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
-    from retape.schedule import Mixed, replay
-
-    pytest.importorskip("checkpoint_schedules")
-    mixed = to_checkpoint_schedules(Mixed(100, budget=5), 100)
-    counts = replay(from_checkpoint_schedules(mixed, 100), 100)
-    assert counts.advances == Mixed(100, budget=5).counts().advances
 
 
 def waves(state: Any, _: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import retape
 from retape import DiskStore, MemoryStore, Tier, TieredStore
 from retape.storage import AsyncStore, CodecStore, RankStore, bounded, copy_tree
-from tests.hints.core_runs import SQUARE, Unlike, adjoint, one
+from tests.hints.core_runs import SQUARE, KnownPair, Pair, adjoint, one
 from tests.hints.processes import alone
 from tests.hints.rows import rows, without
 
@@ -35,30 +35,6 @@ class Ranks:
 def a_step_ahead(mine: Any) -> Any:
     """What a rank says that is one step further."""
     return (mine[0] + 1, mine[1]) if type(mine) is tuple and len(mine) == 2 else mine
-
-
-class Pair:
-    """A state that is not known here: two numbers."""
-
-    def __init__(self, a: float, b: float) -> None:
-        self.a, self.b = a, b
-
-
-class KnownPair(Pair):
-    """The same, with what a state of one's own has."""
-
-    def copy(self) -> "KnownPair":
-        return KnownPair(self.a, self.b)
-
-    def nbytes(self) -> int:
-        return 16
-
-    def to_arrays(self) -> Any:
-        return [self.a, self.b]
-
-    @classmethod
-    def from_arrays(cls, arrays: Any) -> "KnownPair":
-        return cls(*arrays)
 
 
 def of_pairs(kind: type, **options: Any) -> Any:
