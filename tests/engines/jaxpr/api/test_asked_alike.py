@@ -204,7 +204,7 @@ def derivatives_of_what_is_beside(ask: Any, each: str) -> Any:
     return OUTER[each](ask, product)(jnp.asarray(0.7))
 
 
-@row(*OUTER)
+@row("itself", "jacfwd", "grad of ours", "in a loop")
 def what_is_beside_a_value_that_stands(ask: Any, each: str) -> Any:
     """There is no sweep; what is returned beside the value has its derivative."""
 

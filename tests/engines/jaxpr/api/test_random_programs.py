@@ -60,24 +60,21 @@ def run(loops: Any, code: Any, state: State, x: Any) -> State:
     return state
 
 
+SIMPLE: dict[str, Callable[..., Any]] = {
+    "sin": lambda state, x, i: jnp.sin(state[i] + x),
+    "square": lambda state, x, i: 0.3 * state[i] ** 2 - 0.5,
+    "shift": lambda state, x, i: 0.9 * state[i] + 0.1 * x,
+    "forget": lambda state, x, i: jnp.asarray(0.25),
+    "mul": lambda state, x, i, j: jnp.tanh(state[i] * state[j]),
+    "max": lambda state, x, i, j: jnp.maximum(state[i], 0.5 * state[j]),
+}
+
+
 def step(loops: Any, statement: Any, state: State, x: Any) -> State:
-    match statement:
-        case ("sin", i):
-            return put(state, i, jnp.sin(state[i] + x))
-        case ("square", i):
-            return put(state, i, 0.3 * state[i] ** 2 - 0.5)
-        case ("shift", i):
-            return put(state, i, 0.9 * state[i] + 0.1 * x)
-        case ("forget", i):
-            return put(state, i, jnp.asarray(0.25))
-        case ("mul", i, j):
-            return put(state, i, jnp.tanh(state[i] * state[j]))
-        case ("swap", i, j):
-            return put(put(state, i, state[j]), j, state[i])
-        case ("max", i, j):
-            return put(state, i, jnp.maximum(state[i], 0.5 * state[j]))
-        case _:
-            return compound(loops, statement, state, x)
+    name, *places = statement
+    if name not in SIMPLE:
+        return compound(loops, statement, state, x)
+    return put(state, places[0], SIMPLE[name](state, x, *places))
 
 
 def compound(loops: Any, statement: Any, state: State, x: Any) -> State:
@@ -85,6 +82,8 @@ def compound(loops: Any, statement: Any, state: State, x: Any) -> State:
         return lambda inner: run(loops, code, inner, x)
 
     match statement:
+        case ("swap", i, j):
+            return put(put(state, i, state[j]), j, state[i])
         case ("while", n, body):
             return loops.while_loop(
                 lambda c: c[1] < n, lambda c: (then(body)(c[0]), c[1] + 1), (state, 0)

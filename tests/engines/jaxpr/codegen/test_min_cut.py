@@ -20,6 +20,15 @@ CHEAP = {"add", "mul", "slice"}
 """Operations that XLA fuses into what reads them: their results are not taped."""
 
 
+OPERATIONS: dict[str, Any] = {
+    "add": lambda x, y, narrow: lax.add(x[:narrow], y[:narrow]),
+    "mul": lambda x, y, narrow: lax.mul(x[:narrow], y[:narrow]),
+    "sin": lambda x, y, narrow: lax.sin(x),
+    "slice": lambda x, y, narrow: x[: max(1, x.shape[0] // 2)],
+    "exp": lambda x, y, narrow: lax.exp(y),
+}
+
+
 def program(seed: int) -> core.ClosedJaxpr:
     """Cheap and dear operations on arrays of several sizes, some of them returned."""
     draw = random.Random(seed)
@@ -28,22 +37,11 @@ def program(seed: int) -> core.ClosedJaxpr:
         made, done = list(values), set()
         for _ in range(draw.randint(3, 6)):
             x, y = draw.choices(made, k=2)
-            narrow = min(x.shape[0], y.shape[0])
-            kind = draw.choice(["add", "mul", "sin", "slice", "exp"])
+            kind = draw.choice(list(OPERATIONS))
             if (kind, id(x), id(y)) in done:
                 continue  # equal work is done once
             done.add((kind, id(x), id(y)))
-            match kind:
-                case "add":
-                    made.append(lax.add(x[:narrow], y[:narrow]))
-                case "mul":
-                    made.append(lax.mul(x[:narrow], y[:narrow]))
-                case "slice":
-                    made.append(x[: max(1, x.shape[0] // 2)])
-                case "sin":
-                    made.append(lax.sin(x))
-                case _:
-                    made.append(lax.exp(y))
+            made.append(OPERATIONS[kind](x, y, min(x.shape[0], y.shape[0])))
         return draw.choices(made[INPUTS:], k=2)
 
     return jax.make_jaxpr(run)(*(jnp.ones(n) for n in (8, 24, 64)))
