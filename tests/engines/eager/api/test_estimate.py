@@ -114,26 +114,17 @@ def test_what_is_free_is_asked_of_machine_and_container(
             available._free_bytes()
 
 
-def test_advice_is_to_do_nothing_where_all_fits() -> None:
+def test_advice_is_to_do_nothing_where_all_fits_and_else_says_what_it_costs() -> None:
     found = retape.torch.estimate(*perceptron())
     assert found.advise(found.enough).startswith("It fits as it is")
     assert "Do nothing" in found.advise("1GB")
-
-
-def test_advice_says_what_a_plan_costs() -> None:
-    found = retape.torch.estimate(*perceptron())
     said = found.advise(found.sensible)
     share = found.recomputed(found.sensible)
     assert f"recompute(memory={found.sensible})" in said
     assert f"runs {share:.0%} of the forward again: {share / 3:.0%} of a step" in said
-
-
-def test_advice_where_no_budget_helps() -> None:
-    found = retape.torch.estimate(*perceptron())
     assert found.advise(found.least - 1).startswith("No budget helps")
-    assert "at a cost that is not known" in replace(
-        found, curve=(), _plans=lambda _: inf
-    ).advise(found.least)
+    unknown = replace(found, curve=(), _plans=lambda _: inf)
+    assert "at a cost that is not known" in unknown.advise(found.least)
 
 
 @pytest.mark.slow

@@ -37,15 +37,6 @@ def gradient(under: Any, seed: int = 0) -> torch.Tensor:
     return w.grad
 
 
-def test_with_snapshots_elsewhere_a_budget_recomputes_less() -> None:
-    work = []
-    for store in (None, "cpu"):
-        under = retape.torch.recompute(memory=ROOM, store=store)
-        gradient(under)
-        work.append(under.report.recomputed)
-    assert work[1] < work[0]
-
-
 def test_a_store_that_is_full_says_so(tmp_path: Path) -> None:
     store = DiskStore(tmp_path, capacity_bytes=3 * UNIT)
     with pytest.raises(StoreError, match="`capacity_bytes` is"):

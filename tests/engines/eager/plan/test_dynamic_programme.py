@@ -17,6 +17,14 @@ def simple(cost: float, tape: int, state: int) -> Unit:
     return Unit(cost, cost, cost, tape, tape, state, 0, 0, tape, 0)
 
 
+def drawn(rng: random.Random, least: int, most: int) -> tuple[list[Unit], list[int]]:
+    """Units, and the states before them and after the last."""
+    n = rng.randint(least, most)
+    states = [0, *(rng.randint(1, 3) for _ in range(n - 1)), 0]
+    units = [simple(rng.randint(1, 9), rng.randint(1, 6), states[k]) for k in range(n)]
+    return units, states
+
+
 def widths(states: list[int]) -> list[list[int]]:
     return [states] * len(states)
 
@@ -30,11 +38,8 @@ def cheapest(
     is held and one whenever it is gone back to.
     """
     copies = copies or (0,) * (len(units) + 1)
-    heap, done, tie = (
-        [(0.0, 0, 0, (0, frozenset({0}), frozenset(), len(units)))],
-        set(),
-        0,
-    )
+    heap = [(0.0, 0, 0, (0, frozenset({0}), frozenset(), len(units)))]
+    done, tie = set(), 0
     while heap:
         cost, ran, _, now = heapq.heappop(heap)
         if (now, ran) in done:
@@ -60,10 +65,8 @@ def cheapest(
             if at not in held and used + states[at] <= budget:
                 put = cost + copies[at]
                 follow.append((put, ran, (at, held | {at}, taped, left)))
-        there = held
-        follow += [
-            (cost + copies[k], ran, (k, held - {left}, taped, left)) for k in there
-        ]
+        back = (held - {left}, taped, left)
+        follow += [(cost + copies[k], ran, (k, *back)) for k in held]
         for more, far, new in follow:
             tie += 1
             heapq.heappush(heap, (more, far, tie, new))
@@ -74,11 +77,7 @@ def test_the_cost_is_never_below_an_exhaustive_search_and_mostly_equal() -> None
     rng = random.Random(0)
     equal = solved = 0
     for _ in range(60):
-        n = rng.randint(1, 5)
-        states = [0, *(rng.randint(1, 3) for _ in range(n - 1)), 0]
-        units = [
-            simple(rng.randint(1, 9), rng.randint(1, 6), states[k]) for k in range(n)
-        ]
+        units, states = drawn(rng, 1, 5)
         budget = rng.randint(3, 24)
         found = Optimum(units, widths(states), budget).cost
         least = cheapest(units, states, budget)
@@ -140,11 +139,7 @@ def test_equal_units_cost_what_binomial_schedules_cost() -> None:
 def test_descents_do_what_the_cost_says() -> None:
     rng = random.Random(2)
     for _ in range(30):
-        n = rng.randint(2, 20)
-        states = [0, *(rng.randint(1, 3) for _ in range(n - 1)), 0]
-        units = [
-            simple(rng.randint(1, 9), rng.randint(1, 6), states[k]) for k in range(n)
-        ]
+        units, states = drawn(rng, 2, 20)
         chain = Optimum(units, widths(states), 30)
         if chain.cost == float("inf"):
             continue
@@ -156,7 +151,7 @@ def test_descents_do_what_the_cost_says() -> None:
             cost += sum(unit.advance for unit in units[each.start : each.stop])
         assert cost == chain.cost
         taped = sorted(unit for each in descents for unit in each.taped)
-        assert taped == list(range(n))
+        assert taped == list(range(len(units)))
 
 
 def test_no_schedule_costs_without_end() -> None:
