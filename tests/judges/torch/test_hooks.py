@@ -14,6 +14,7 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks  # noqa: E402
 import retape  # noqa: E402
 import retape.torch  # noqa: E402
 from retape.torch import recompute  # noqa: E402
+from tests.judges.torch.faces import Called  # noqa: E402
 
 torch.manual_seed(0)
 NET = nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(8, 8), nn.Tanh())])
@@ -31,18 +32,7 @@ FACES: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
 }
 
 
-class Called(nn.Module):
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
-
-
 def gradient(face: str, make: Callable[[], Any], inside: bool) -> list[Any]:
-    NET.zero_grad()
-
     def hooked(x: Any) -> Any:
         with make():
             return NET(x)
@@ -52,18 +42,13 @@ def gradient(face: str, make: Callable[[], Any], inside: bool) -> list[Any]:
     else:
         with make():
             loss = FACES[face](NET)
-    loss.square().mean().backward()
-    return [each.grad.clone() for each in NET.parameters()]
+    loss = loss.square().mean()
+    return list(torch.autograd.grad(loss, list(NET.parameters())))
 
 
 def plain(face: str) -> list[Any]:
-    NET.zero_grad()
-    times = 2 if face.startswith("chain") else 1
-    y = X
-    for _ in range(times):
-        y = NET(y)
-    y.square().mean().backward()
-    return [each.grad.clone() for each in NET.parameters()]
+    y = NET(NET(X)) if face.startswith("chain") else NET(X)
+    return list(torch.autograd.grad(y.square().mean(), list(NET.parameters())))
 
 
 @pytest.mark.parametrize("inside", [False, True])

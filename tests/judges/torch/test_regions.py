@@ -6,7 +6,7 @@ recorders. What runs again is counted by an oracle: calls of operators below aut
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -101,15 +101,7 @@ ROWS: dict[str, tuple[Callable[[nn.Module], Any], int]] = {
 }
 
 
-@pytest.fixture(params=[False, True], ids=["python", "compiled"])
-def recorder(request: Any) -> Iterator[None]:
-    if request.param:
-        retape.torch.accelerate()
-    yield
-    retape.torch.accelerate(False)
-
-
-@pytest.mark.usefixtures("recorder", "compiled")
+@pytest.mark.usefixtures("accelerated")
 @pytest.mark.parametrize("row", ROWS)
 def test_what_is_named_is_what_runs_again(row: str) -> None:
     net = blocks()

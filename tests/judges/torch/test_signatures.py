@@ -12,6 +12,7 @@ from torch.utils import checkpoint as pytorch  # noqa: E402
 
 import retape  # noqa: E402
 import retape.torch  # noqa: E402
+from tests.judges.torch.faces import Called  # noqa: E402
 
 mm = torch.ops.aten.mm
 OURS: dict[str, Callable[..., Any]] = {
@@ -79,17 +80,6 @@ FACES: dict[str, Callable[[Any, Any], Any]] = {
     "checkpoint": lambda policy, f: retape.torch.checkpoint(f, policy=policy),
     "Checkpointed": lambda policy, f: retape.torch.Checkpointed(Called(f), policy)(),
 }
-
-
-class Called(torch.nn.Module):
-    """A module whose forward is a function."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self) -> Any:
-        return self.function()
 
 
 @pytest.mark.parametrize("face", FACES)

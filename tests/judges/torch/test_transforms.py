@@ -25,6 +25,7 @@ from torch.func import (  # noqa: E402
 import retape.torch  # noqa: E402
 from retape.torch import recompute  # noqa: E402
 from tests.judges.pairwise import pairwise  # noqa: E402
+from tests.judges.torch.faces import Called  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script")
 Function = Callable[..., Any]
@@ -61,18 +62,9 @@ BODIES: dict[str, Function] = {
 }
 
 
-class Block(nn.Module):
-    def __init__(self, body: Function) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, x: Any, w: Any) -> Any:
-        return self.body(x, w)
-
-
 FACES: dict[str, Callable[[Function], Function]] = {
     "checkpoint": lambda f: lambda *a: retape.torch.checkpoint(f, *a),
-    "Checkpointed": lambda f: retape.torch.Checkpointed(Block(f)),
+    "Checkpointed": lambda f: retape.torch.Checkpointed(Called(f)),
     "snapshots": lambda f: recompute(snapshots=2, stage=1)(f),
     "memory": lambda f: recompute(memory="1MB")(f),
     "verify": lambda f: recompute(snapshots=1, stage=1, verify=True)(f),
@@ -108,15 +100,8 @@ def with_a_graph(block: Function) -> Any:
 
 
 def of_modules(block: Function) -> Any:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.w = nn.Parameter(W)
-
-        def forward(self, x: Any) -> Any:
-            return loss_of(block)(self.w, x)
-
-    model = Model()
+    model = Called(lambda x: loss_of(block)(model.w, x))
+    model.w = nn.Parameter(W)
     given = {name: each.detach() for name, each in model.named_parameters()}
     return grad(lambda p, x: functional_call(model, p, (x,)))(given, X)["w"]
 

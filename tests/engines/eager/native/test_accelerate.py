@@ -16,52 +16,19 @@ import retape.torch
 from retape import MachineError
 from retape.torch import recompute
 from tests.engines.eager.support.seams import forget
+from tests.judges.torch.rows import assert_same, run
 
 pytestmark = pytest.mark.usefixtures("compiled")
-Found = tuple[list[torch.Tensor], Any]
 
 
-def chain(steps: int = 300) -> Found:
+def chain() -> None:
     w = torch.full((4, 4), 0.9, requires_grad=True)
-    with recompute(memory=20_000) as run:
+    with recompute(memory=20_000):
         h = torch.ones(4, 4)
-        for _ in range(steps):
+        for _ in range(300):
             h = torch.tanh(h * w) * 2
         loss = h.sum()
     loss.backward()
-    assert w.grad is not None
-    return [w.grad], run.report
-
-
-def mixed() -> Found:
-    """Steps that compiled code runs again, between steps that Python has to."""
-    torch.manual_seed(0)
-    w = torch.full((4, 4), 0.9, requires_grad=True)
-    x = torch.linspace(0, 1, 16).reshape(4, 4).requires_grad_()
-    with recompute(snapshots=4, stage=30) as run:
-        h = x
-        for _ in range(40):
-            h = torch.dropout(torch.tanh(h * w), 0.2, True)
-            state = h * 2
-            state.add_(w)  # overwrites what the replay has made itself
-            h = torch.cat([state.sin(), h]).reshape(2, 4, 4).sum(0)
-        loss = h.sum()
-    loss.backward()
-    assert w.grad is not None and x.grad is not None
-    return [w.grad, x.grad, torch.get_rng_state()], run.report
-
-
-def looped(steps: int = 200) -> Found:
-    w = torch.full((4, 4), 0.9, requires_grad=True)
-    with recompute(memory=20_000, mode="loop") as run:
-        h = torch.ones(4, 4)
-        for _ in range(steps):
-            first, second = torch.stack([h * w, h + w]).unbind(0)
-            h = torch.tanh(first.add(second, alpha=0.5))
-        loss = h.sum()
-    loss.backward()
-    assert w.grad is not None
-    return [w.grad], run.report
 
 
 def calls_in(job: Callable[[], object]) -> int:
@@ -81,15 +48,25 @@ def calls_in(job: Callable[[], object]) -> int:
     return found
 
 
-@pytest.mark.parametrize("program", [chain, mixed, looped])
-def test_both_recorders_do_the_same_work(program: Callable[[], Found]) -> None:
-    python, report = program()
+# Steps that compiled code runs again, and steps between them that Python has to.
+WAYS: dict[str, dict[str, Any]] = {
+    "lstm_cells": {"memory": 30_000},
+    "in_place_on_a_loop_state": {"snapshots": 4, "stage": 30},
+    "many_distributions": {"snapshots": 4, "stage": 30},
+    "additive_chain_that_saves_nothing": {"memory": 30_000, "mode": "loop"},
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_both_recorders_do_the_same_work(name: str) -> None:
+    python = run(name, **WAYS[name])
     forget()  # else the second run has a plan
     retape.torch.accelerate()
-    compiled, same = program()
+    compiled = run(name, **WAYS[name])
     retape.torch.accelerate(False)
-    assert all(map(torch.equal, python, compiled))
-    assert report == same and same.recomputed > 100
+    assert_same(python.outcome, compiled.outcome)
+    assert python.reports == compiled.reports
+    assert sum(each.recomputed for each in python.reports) > 30
 
 
 def test_repeated_calls_do_not_reach_python() -> None:
