@@ -48,9 +48,10 @@ def ran(
     chain: nn.Module,
     memory: int = MEMORY,
     model: Callable[[Tensor], Tensor] | None = None,
+    **options: Any,
 ) -> Any:
     """The report of one exact run within a budget."""
-    under = recompute(memory=memory)
+    under = recompute(memory=memory, **options)
     found = gradients(chain, under, model)
     plain = gradients(chain, contextlib.nullcontext(), model)
     assert all(map(torch.equal, found, plain))
@@ -261,9 +262,7 @@ def test_plans_with_and_without_a_store_are_told_apart(tmp_path: Path) -> None:
     chain, found = net(), list[int]()
     for _ in range(2):
         for store in (None, DiskStore(tmp_path)):
-            under = recompute(memory=MEMORY, store=store)
-            gradients(chain, under)
-            found.append(under.report.recomputed)
+            found.append(ran(chain, store=store).recomputed)
     assert found[0] > found[2] > found[3]
 
 
@@ -273,9 +272,7 @@ def test_a_store_with_a_limit_has_no_plan(tmp_path: Path) -> None:
     asynchronous = AsyncStore(DiskStore(tmp_path / "other", capacity=64))
     for store in (MemoryStore(capacity_bytes=10**7), small, asynchronous):
         for _ in range(2):
-            under = recompute(memory=MEMORY, store=store)
-            gradients(chain, under)
-            assert under.report.plan.state == "none"
+            assert ran(chain, store=store).plan.state == "none"
 
 
 def test_a_disk_that_is_full_is_a_store_error_under_a_plan_too(
@@ -285,12 +282,10 @@ def test_a_disk_that_is_full_is_a_store_error_under_a_plan_too(
         raise OSError(28, "No space left on device")
 
     chain = net()
-    gradients(chain, recompute(memory=MEMORY, store=DiskStore(tmp_path / "one")))
+    ran(chain, store=DiskStore(tmp_path / "one"))
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
         with pytest.raises(StoreError, match="No space left on device"):
-            store = DiskStore(tmp_path / "two")
-            gradients(chain, recompute(memory=MEMORY, store=store))
-    under = recompute(memory=MEMORY, store=DiskStore(tmp_path / "three"))
-    gradients(chain, under)
-    assert under.report.plan.state == "followed"
+            ran(chain, store=DiskStore(tmp_path / "two"))
+    report = ran(chain, store=DiskStore(tmp_path / "three"))
+    assert report.plan.state == "followed"
