@@ -2,36 +2,36 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import retape
 from retape import vlad
 from retape.cli import _main
+from tests.engines.vlad.support.cases import ENGINES
 from tests.engines.vlad.support.prompt import converse
-
-ENGINES = ("interpreter", "hybrid", "compiled")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_run_returns_output_values_and_steps(engine: str) -> None:
+def test_run_returns_output_values_and_steps(engine: Any) -> None:
     text = "(define (f x) (* x (read-real))) (write-real (f 3)) (list 1 #t '()) f"
-    result = vlad.run(text, engine=engine, stdin="4\n5")  # type: ignore[arg-type]
+    result = vlad.run(text, engine=engine, stdin="4\n5")
     assert result.output == "12\n12\n(1 #t ())\n#<procedure f>\n"
     assert result.values[:2] == (12.0, [1.0, True, []])
     assert result.steps == (18, 7, 1)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_reports_are_returned_when_asked_for(engine: str) -> None:
+def test_reports_are_returned_when_asked_for(engine: Any) -> None:
     text = "(define (f x n) (if (zero? n) x (f (sin x) (- n 1))))"
     text += "(checkpoint-*j (lambda (x) (f x 100)) 1 1)"
     plan = retape.fixed_space(snapshots=4, stage=100)
-    result = vlad.run(text, engine=engine, plan=plan, report=True)  # type: ignore[arg-type]
+    result = vlad.run(text, engine=engine, plan=plan, report=True)
     (report,) = result.reports
     assert report.longest_stage <= 100
     assert report.peak_snapshots == 4
-    assert vlad.run(text, engine=engine, plan=plan).reports == ()  # type: ignore[arg-type]
+    assert vlad.run(text, engine=engine, plan=plan).reports == ()
 
 
 def test_run_takes_paths_streams_and_numbers(tmp_path: Path) -> None:
@@ -46,19 +46,19 @@ def test_run_takes_paths_streams_and_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_input_that_is_no_number_is_told(engine: str) -> None:
+def test_input_that_is_no_number_is_told(engine: Any) -> None:
     with pytest.raises(
         retape.LanguageError, match="`read-real` read `x`, which is not a number"
     ):
-        vlad.run("(read-real)", engine=engine, stdin="x")  # type: ignore[arg-type]
+        vlad.run("(read-real)", engine=engine, stdin="x")
     with pytest.raises(
         retape.LanguageError, match="at the end of the input; give more reals"
     ):
-        vlad.run("(read-real)", engine=engine)  # type: ignore[arg-type]
+        vlad.run("(read-real)", engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_compiled_functions_are_callable_and_differentiable(engine: str) -> None:
+def test_compiled_functions_are_callable_and_differentiable(engine: Any) -> None:
     module = vlad.compile(
         """
         (define (dot a b)
@@ -68,7 +68,7 @@ def test_compiled_functions_are_callable_and_differentiable(engine: str) -> None
         (define (swap p) (cons (cdr p) (car p)))
         (define (nothing) #t)
         """,
-        engine=engine,  # type: ignore[arg-type]
+        engine=engine,
         plan=retape.logarithmic(stage=20),
     )
     assert sorted(module) == ["car", "cdr", "dot", "nothing", "swap"]

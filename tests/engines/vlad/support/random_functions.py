@@ -1,271 +1,264 @@
-"""Random Python functions, to be compiled and compared with what Python does."""
+"""Random Python functions, to be compiled and compared with what Python does.
 
-import importlib.util
+A kind of function is a few tables of templates, in which `{name}` stands for what the
+method of that name writes: an expression, a test, a block of statements.
+"""
+
 import random
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
-class FloatWriter:
-    """Writes one random function of two floats and an int."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.lines: list[str] = []
-        self.floats = ["x", "y", "s"]
-        self.ints = ["n", "k"]
-        self.loops = 0
-
-    def text(self, name: str) -> str:
-        self.lines = [f"def {name}(x, y, n):", "    s, k = x, 1", "    t = (y, s)"]
-        self.lines += ["    def g(a, b=2.0):", "        return a * b + x"]
-        self.block(1, 4, False)
-        self.line(1, "return s, k, t[0], t[1]")
-        number = name.removeprefix("f")
-        self.line(0, f"def first{number}(x, y):")
-        self.line(1, f"return {name}(x, y, 3)[0]")
-        return "\n".join(self.lines) + "\n"
-
-    def line(self, depth: int, text: str) -> None:
-        self.lines.append("    " * depth + text)
-
-    def real(self, depth: int = 2) -> str:
-        pick = self.random.choice
-        if depth == 0:
-            return pick([*self.floats, *self.ints, "0.5", "-1.25", "3"])
-        a, b = self.real(depth - 1), self.real(depth - 1)
-        return pick(
-            [
-                f"({a} + {b})",
-                f"({a} - {b})",
-                f"(0.25 * {a} * {b})",
-                f"({a} / (2.0 + math.cos({b})))",
-                f"math.sin({a})",
-                f"abs({a})",
-                f"min({a}, {b})",
-                f"max({a}, 0.1, {b})",
-                f"(-{a})",
-                f"({a} if {self.test()} else {b})",
-                f"g({a})",
-                f"g({a}, b={b})",
-                f"(lambda q, z={a}: q - z)({b})",
-                f"({a} % 3.0)",
-                f"math.exp(-abs({a}))",
-                f"math.sqrt(1.0 + abs({a}))",
-                "t[0]",
-                "t[-1]",
-                f"float({self.whole()})",
-            ]
-        )
-
-    def whole(self) -> str:
-        a, b = self.random.choice([*self.ints, "2", "5"]), self.random.choice("123")
-        return self.random.choice(
-            [a, f"({a} + {b})", f"({a} * {b})", f"({a} // {b})", f"({a} % {b})"]
-        )
-
-    def test(self) -> str:
-        a, b = self.real(0), self.real(0)
-        return self.random.choice(
-            [
-                f"{a} < {b}",
-                f"{a} <= {b} < 4.0",
-                f"not {a} > {b}",
-                f"{self.whole()} % 2 == 0",
-                f"({a} < 1.0 and {b} > 0.0)",
-                f"({a} > 2.0 or {b} != 1)",
-            ]
-        )
-
-    def block(self, depth: int, size: int, in_loop: bool) -> None:
-        for _ in range(self.random.randint(1, size)):
-            self.statement(depth, in_loop)
-
-    def statement(self, depth: int, in_loop: bool) -> None:
-        kind = self.random.randrange(12 if depth < 4 else 6)
-        if kind == 0:
-            self.line(depth, f"s = {self.real()}")
-        elif kind == 1:
-            self.line(depth, f"s += {self.real(1)}")
-        elif kind == 2:
-            self.line(depth, f"k = {self.whole()}")
-        elif kind == 3:
-            self.line(depth, f"t = ({self.real()}, s)")
-        elif kind == 4:
-            self.line(depth, f"s, y = {self.real(1)}, {self.real(1)}")
-        elif kind == 5:
-            what = "break" if self.random.random() < 0.5 else "continue"
-            ends = what if in_loop else "return s, k, 0.0, y"
-            self.line(depth, f"if {self.test()}:")
-            self.line(depth + 1, ends)
-        elif kind in (6, 7):
-            self.line(depth, f"if {self.test()}:")
-            self.block(depth + 1, 2, in_loop)
-            if kind == 7:
-                self.line(depth, "else:")
-                self.block(depth + 1, 2, in_loop)
-        elif kind in (8, 9):
-            self.loops += 1
-            i = f"i{self.loops}"
-            limits = self.random.choice(["4", "n % 5", "1, 6, 2", "5, 0, -2"])
-            self.line(depth, f"for {i} in range({limits}):")
-            self.ints.append(i)
-            self.block(depth + 1, 3, True)
-            self.ints.remove(i)
-        else:
-            self.loops += 1
-            w = f"w{self.loops}"
-            self.line(depth, f"{w} = 0")
-            head = "True" if kind == 10 else f"{w} < 5 and s < 100.0"
-            self.line(depth, f"while {head}:")
-            self.line(depth + 1, f"{w} += 1")
-            self.line(depth + 1, f"if {w} > 4:")
-            self.line(depth + 2, "break")
-            self.block(depth + 1, 3, True)
+from tests.judges.vlad.judging import loaded
 
 
-class ArrayWriter:
-    """Writes one random function of a float, a vector, a square matrix and their size.
+@dataclass(frozen=True)
+class Kind:
+    """What functions of a kind are made of: statements without blocks, and with."""
 
-    Nothing grows without bound but by chance, so that rounding stays rounding.
-    """
+    frame: str
+    leaves: Sequence[str]
+    reals: Sequence[str]
+    tests: Sequence[str]
+    simple: Sequence[str]
+    compound: Sequence[str]
+    limits: Sequence[str]
+    names: Sequence[str]
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.lines: list[str] = []
-        self.floats = ["s", "x", "y"]
-        self.arrays = ["a", "b", "c"]
-        self.counters: list[str] = []
-        self.loops = 0
 
-    def text(self, name: str) -> str:
-        self.lines = [f"def {name}(x, a, m, n):"]
-        self.lines += ["    s, y, k = 0.1 * x, 0.3 * x, 1"]
-        self.lines += ["    b, c = 0.5 * a, np.zeros(n) + x"]
-        self.lines += ["    def g(q, r):", "        return q * r[0] + x"]
-        self.block(1, 5)
-        self.block(1, 4)
-        self.line(1, "return s, y, a, m")
-        self.line(0, f"def first{name.removeprefix('f')}(x, a, m, n):")
-        self.line(1, f"s, y, a, m = {name}(x, a, m, n)")
-        self.line(1, "return s + 0.5 * y + np.sum(a) + 0.25 * np.sum(m)")
-        return "\n".join(self.lines) + "\n"
+BRANCHES = "if {test}:\n    {block}", "if {test}:\n    {block}\nelse:\n    {block}"
+COUNTED = "for {new} in range({limit}):\n    {loop}"
+UNTIL = "{new} = 0\nwhile {i} < 4 and s < 50.0:\n    {i} += 1\n    {loop}"
+BROKEN = (
+    "{new} = 0\nwhile True:\n    {i} += 1\n    if {i} > 4:\n        break\n    {loop}"
+)
 
-    def line(self, depth: int, text: str) -> None:
-        self.lines.append("    " * depth + text)
+NUMBERS = Kind(
+    frame="""
+def f#(x, y, n):
+    s, k = x, 1
+    t = (y, s)
+    def g(a, b=2.0):
+        return a * b + x
+    {block}
+    return s, k, t[0], t[1]
+def first#(x, y):
+    return f#(x, y, 3)[0]
+""",
+    leaves=("{number}", "{number}", "{counter}", "0.5", "-1.25", "3"),
+    reals=(
+        "({real} + {real})", "({real} - {real})", "(0.25 * {real} * {real})",
+        "({real} / (2.0 + math.cos({real})))", "math.sin({real})", "abs({real})",
+        "min({real}, {real})", "max({real}, 0.1, {real})", "(-{real})",
+        "({real} if {test} else {real})", "g({real})", "g({real}, b={real})",
+        "(lambda q, z={real}: q - z)({real})", "({real} % 3.0)",
+        "math.exp(-abs({real}))", "math.sqrt(1.0 + abs({real}))", "t[0]", "t[-1]",
+        "float({whole})",
+    ),
+    tests=(
+        "{leaf} < {leaf}", "{leaf} <= {leaf} < 4.0", "not {leaf} > {leaf}",
+        "{whole} % 2 == 0", "({leaf} < 1.0 and {leaf} > 0.0)",
+        "({leaf} > 2.0 or {leaf} != 1)",
+    ),
+    simple=(
+        "s = {real}", "s += {small}", "k = {whole}", "t = ({real}, s)",
+        "s, y = {small}, {small}", "if {test}:\n    {end}",
+    ),
+    compound=(*BRANCHES, COUNTED, COUNTED, UNTIL, BROKEN),
+    limits=("4", "n % 5", "1, 6, 2", "5, 0, -2"),
+    names=("x", "y", "s"),
+)  # fmt: skip
 
-    def pick(self, *choices: str) -> str:
-        return self.random.choice(choices)
+ARRAYS = Kind(
+    frame="""
+def f#(x, a, m, n):
+    s, y, k = 0.1 * x, 0.3 * x, 1
+    b, c = 0.5 * a, np.zeros(n) + x
+    def g(q, r):
+        return q * r[0] + x
+    {block}
+    {block}
+    return s, y, a, m
+def first#(x, a, m, n):
+    s, y, a, m = f#(x, a, m, n)
+    return s + 0.5 * y + np.sum(a) + 0.25 * np.sum(m)
+""",
+    leaves=(
+        "{number}", "{number}", "{number}", "0.5", "-1.25", "3", "{vector}[{index}]",
+        "m[{index}, {index}]",
+    ),
+    reals=(
+        "({real} + {real})", "({real} - {real})", "(0.25 * {real} * {real})",
+        "math.sin({real})", "abs({real})", "min({real}, {real})", "(-{real})",
+        "math.tanh({real})", "({real} if {test} else {real})", "({vector} @ {vector})",
+        "np.dot({vector}, {vector})", "np.sum({array})", "{vector}.sum()", "np.sum(m)",
+        "g({real}, {vector})", "float(len({vector}))",
+    ),
+    tests=("{leaf} < {leaf}", "{leaf} >= {leaf}", "k % 2 == 0", "n > 2"),
+    simple=(
+        "s = math.sin({real})", "s += 0.1 * {small}", "{v} = {array}",
+        "{v} = {same} + 0.1 * {array}", "m = {matrix}",
+        "m = m.copy()\nm[{index}, {index}] = {small}",
+        "{v}, y = {same}.copy(), {leaf}\n{w} = {other}.copy()\n"
+        "{same}, {other} = {other}, {same}\n{same}[{index}] = {small}\n"
+        "{same}[{index}] *= {leaf}\n{other}[{index}] -= {leaf}",
+    ),
+    compound=(
+        BRANCHES[1], UNTIL, COUNTED, COUNTED, "for {new} in {over}:\n    {items}",
+    ),
+    limits=("3", "n", "n % 4", "n - 1"),
+    names=("s", "x", "y"),
+)  # fmt: skip
 
-    def index(self) -> str:
-        counted = [f"{counter} % n" for counter in self.counters]
-        return self.pick("0", "-1", "n - 1", "k % n", "n // 2", *counted)
+VECTORS = (
+    "({array} + {array})", "({array} - {array})", "(0.3 * {array} * {array})",
+    "({array} * {leaf})", "({leaf} - {array})", "(0.1 * {leaf} + {array})",
+    "np.sin({array})", "np.cos({array})", "np.tanh({array})", "(-{array})",
+    "np.exp(-np.abs({array}))", "np.tanh({array} ** 2)",
+    "({array} / (2.0 + np.cos({array})))", "(m @ {array})", "({array} @ m)",
+    "np.sqrt(1.0 + {array} * {array})", "({array} / 2)",
+    "(1 / (3.0 + np.sin({array})))",
+)  # fmt: skip
+MATRICES = (
+    "0.1 * (m @ m)", "m + 0.1 * m", "np.sin(m)", "m * 0.5", "0.2 * m * m", "m.copy()",
+    "np.zeros((n, n))", "m - np.ones((n, n))", "-m",
+)  # fmt: skip
+"""Nothing grows without bound but by chance, so that rounding stays rounding."""
 
-    def test(self) -> str:
-        a, b = self.real(0), self.real(0)
-        return self.pick(f"{a} < {b}", f"{a} >= {b}", "k % 2 == 0", "n > 2")
 
-    def array(self, depth: int = 2) -> str:
-        if depth == 0:
-            made = "np.ones(n)", "np.zeros(n)", "np.full(n, 0.5)"
-            return self.pick(*self.arrays, f"{self.pick(*self.arrays)}.copy()", *made)
-        a, b, s = self.array(depth - 1), self.array(depth - 1), self.real(0)
-        return self.pick(
-            f"({a} + {b})", f"({a} - {b})", f"(0.3 * {a} * {b})", f"({a} * {s})",
-            f"({s} - {a})", f"(0.1 * {s} + {a})", f"np.sin({a})", f"np.cos({a})",
-            f"np.tanh({a})", f"(-{a})", f"np.exp(-np.abs({a}))", f"np.tanh({a} ** 2)",
-            f"({a} / (2.0 + np.cos({b})))", f"(m @ {a})", f"({a} @ m)",
-            f"np.sqrt(1.0 + {a} * {a})", f"({a} / 2)", f"(1 / (3.0 + np.sin({a})))",
-        )  # fmt: skip
+class Writer:
+    """Writes one random function of a kind."""
 
-    def real(self, depth: int = 2) -> str:
-        v, w = self.pick(*self.arrays), self.pick(*self.arrays)
-        if depth == 0:
-            items = f"{v}[{self.index()}]", f"m[{self.index()}, {self.index()}]"
-            return self.pick(*self.floats, "0.5", "-1.25", "3", *items)
-        a, b = self.real(depth - 1), self.real(depth - 1)
-        return self.pick(
-            f"({a} + {b})", f"({a} - {b})", f"(0.25 * {a} * {b})", f"math.sin({a})",
-            f"abs({a})", f"min({a}, {b})", f"(-{a})", f"math.tanh({a})",
-            f"({a} if {self.test()} else {b})", f"({v} @ {w})", f"np.dot({v}, {w})",
-            f"np.sum({self.array(1)})", f"{v}.sum()", "np.sum(m)", f"g({a}, {v})",
-            f"float(len({v}))",
-        )  # fmt: skip
+    def __init__(self, seed: int, kind: Kind) -> None:
+        self.random, self.kind = random.Random(seed), kind
+        self.floats, self.ints = list(kind.names), ["n", "k"]
+        self.arrays, self.chosen = ["a", "b", "c"], ["a", "b"]
+        self.loops = self.depth = self.in_loops = 0
+        self.left = 2  # how deep an expression may yet be
+
+    def fill(self, templates: Sequence[str]) -> str:
+        def written(found: re.Match[str]) -> str:
+            part = getattr(self, found[2])()
+            return found[1] + part.replace("\n", "\n" + found[1])
+
+        return re.sub(r"( *)\{(\w+)\}", written, self.random.choice(templates))
+
+    @contextmanager
+    def within(self, left: int) -> Iterator[None]:
+        before, self.left = self.left, left
+        yield
+        self.left = before
+
+    # expressions
+
+    def leaf(self) -> str:
+        return self.fill(self.kind.leaves)
+
+    def real(self) -> str:
+        with self.within(self.left - 1):
+            return self.leaf() if self.left < 0 else self.fill(self.kind.reals)
+
+    def small(self) -> str:
+        with self.within(1):
+            return self.real()
+
+    def array(self) -> str:
+        made = "{vector}", "{vector}.copy()", "np.ones(n)", "np.full(n, 0.5)"
+        with self.within(self.left - 1):
+            return self.fill(made if self.left < 0 else VECTORS)
 
     def matrix(self) -> str:
-        return self.pick(
-            "0.1 * (m @ m)", "m + 0.1 * m", "np.sin(m)", "m * 0.5", "0.2 * m * m",
-            "m.copy()", "np.zeros((n, n))", "m - np.ones((n, n))", "-m",
-        )  # fmt: skip
+        return self.fill(MATRICES)
 
-    def block(self, depth: int, size: int) -> None:
-        for _ in range(self.random.randint(1, size)):
-            self.statement(depth)
+    def test(self) -> str:
+        return self.fill(self.kind.tests)
 
-    def statement(self, depth: int) -> None:
-        kind, v = self.random.randrange(12 if depth < 4 else 7), self.pick(*self.arrays)
-        if kind == 0:
-            self.line(depth, f"s = math.sin({self.real()})")
-        elif kind == 1:
-            self.line(depth, f"s += 0.1 * {self.real(1)}")
-        elif kind == 2:
-            self.line(depth, f"{v} = {self.array()}")
-        elif kind == 3:
-            self.line(depth, f"{v} = {v} + 0.1 * {self.array(1)}")
-        elif kind == 4:
-            self.line(depth, f"m = {self.matrix()}")
-        elif kind == 5:
-            w = self.pick(*self.arrays)
-            self.line(depth, f"{v}, y = {v}.copy(), {self.real(0)}")
-            if v != w:
-                self.line(depth, f"{w} = {w}.copy()")
-                self.line(depth, f"{v}, {w} = {w}, {v}")
-            self.line(depth, f"{v}[{self.index()}] = {self.real(1)}")
-            self.line(depth, f"{v}[{self.index()}] {self.pick(*'+-*')}= {self.real(0)}")
-        elif kind == 6:
-            self.line(depth, "m = m.copy()")
-            self.line(depth, f"m[{self.index()}, {self.index()}] = {self.real(1)}")
-        elif kind == 7:
-            self.line(depth, f"if {self.test()}:")
-            self.block(depth + 1, 2)
-            self.line(depth, "else:")
-            self.block(depth + 1, 2)
-        else:
-            self.loop(depth, kind)
+    def whole(self) -> str:
+        some = "{counter}", "2", "({counter} + 2)", "({counter} * 3 % 11)"
+        return self.fill((*some, "({counter} // 2)", "({counter} % 3)"))
 
-    def loop(self, depth: int, kind: int) -> None:
+    def index(self) -> str:
+        return self.fill(("0", "-1", "n - 1", "k % n", "n // 2", "{counter} % n"))
+
+    def number(self) -> str:
+        return self.random.choice(self.floats)
+
+    def counter(self) -> str:
+        return self.random.choice(self.ints)
+
+    def vector(self) -> str:
+        return self.random.choice(self.arrays)
+
+    def v(self) -> str:
+        """A name of an array, and, below, one of another one."""
+        self.chosen = self.random.sample(self.arrays, 2)
+        return self.chosen[0]
+
+    def same(self) -> str:
+        return self.chosen[0]
+
+    def w(self) -> str:
+        return self.chosen[1]
+
+    other = w
+
+    # statements
+
+    def limit(self) -> str:
+        return self.random.choice(self.kind.limits)
+
+    def end(self) -> str:
+        ways = ("break", "continue") if self.in_loops else ("return s, k, 0.0, y",)
+        return self.random.choice(ways)
+
+    def block(self) -> str:
+        self.depth += 1
+        simple, compound = self.kind.simple, self.kind.compound
+        some = (*simple, *compound) if self.depth < 4 else simple
+        found = []
+        for _ in range(self.random.randint(1, 3)):
+            with self.within(2):
+                found.append(self.fill(some))
+        self.depth -= 1
+        return "\n".join(found)
+
+    def new(self) -> str:
         self.loops += 1
-        name = f"i{self.loops}"
-        if kind == 8:
-            self.line(depth, f"{name} = 0")
-            self.line(depth, f"while {name} < 3 and s < 50.0:")
-            self.line(depth + 1, f"{name} += 1")
-            self.block(depth + 1, 3)
-        elif kind == 9 and len(self.arrays) > 1:
-            around, over = self.arrays, self.pick(*self.arrays)
-            self.line(depth, f"for {name} in {over}:")
-            self.arrays = [each for each in around if each != over]
-            self.floats.append(name)
-            self.block(depth + 1, 2)
-            self.floats.remove(name)
-            self.arrays = around
-        else:
-            limits = self.pick("3", "n", "n % 4", "n - 1")
-            self.line(depth, f"for {name} in range({limits}):")
-            self.counters.append(name)
-            self.block(depth + 1, 3)
-            self.counters.remove(name)
+        return self.i()
+
+    def i(self) -> str:
+        return f"i{self.loops}"
+
+    def loop(self) -> str:
+        counter = self.i()
+        self.ints.append(counter)
+        self.in_loops += 1
+        text = self.block()
+        self.in_loops -= 1
+        self.ints.remove(counter)
+        return text
+
+    def over(self) -> str:
+        return self.v() if len(self.arrays) > 2 else "np.ones(n)"
+
+    def items(self) -> str:
+        """A block in which the array that is looped over is not written."""
+        item, around = self.i(), self.arrays
+        if len(around) > 2:
+            self.arrays = [each for each in around if each != self.chosen[0]]
+        self.floats.append(item)
+        text = self.block()
+        self.floats.remove(item)
+        self.arrays = around
+        return text
 
 
-def functions_of(
-    folder: Path, seeds: range, writer: type[FloatWriter] | type[ArrayWriter]
-) -> Any:
+def functions_of(folder: Path, seeds: range, kind: Kind) -> Any:
     """A module with the functions of some seeds, written to a folder."""
-    path = folder / f"generated_{writer.__name__}_{seeds.start}.py"
-    texts = [writer(seed).text(f"f{seed}") for seed in seeds]
-    path.write_text("import math\nimport numpy as np\n\n" + "\n".join(texts))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    texts = [Writer(seed, kind).fill([kind.frame]) for seed in seeds]
+    numbered = [t.replace("#", str(s)) for t, s in zip(texts, seeds, strict=True)]
+    head = "import math\nimport numpy as np\n\n"
+    return loaded(folder, f"generated_{seeds.start}", head + "\n".join(numbered))
