@@ -339,6 +339,24 @@ def shapes(a):
     return b, b[-1, -1], a.ndim, (2.0 * a - a / 4.0) ** 2, -a
 
 
+@row(np.arange(4.0), np.array([0, 2, 1]), by=(0,))
+def gathered(a, idx):
+    s = 0.0
+    for i in range(len(idx)):
+        s = s * 0.7 + a[idx[i]]
+    return s
+
+
+@row(np.array([[0, 1], [1, 0]]), np.ones(2), by=(1,))
+def arrays_of_ints(t, a):
+    return a[t[1, 0]] * t[0, 1] + t[-1, -1] + t.shape[0] + len(t)
+
+
+@row(np.array([1, 0]))
+def an_array_of_ints_is_returned(t):
+    return t, t.shape
+
+
 @row(np.array([1.0, -2.0, 4.0]))
 def items(a):
     s = 0.0

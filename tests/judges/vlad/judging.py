@@ -3,10 +3,8 @@
 import copy
 import dataclasses
 import importlib.util
-import itertools
 import math
 import pickle
-import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from retape import GradientTypeError, fixed_space, logarithmic, native, segments, within
+from tests.judges.pairwise import pairwise
 
 ENGINES = ("interpreter", "hybrid", "compiled")
 
@@ -46,51 +45,25 @@ class Cell:
         return "-".join([self.engine, self.plan, *flags])
 
 
-COLUMNS: dict[str, Sequence[Any]] = {
-    "engine": ENGINES,
-    "plan": tuple(PLANS),
-    "kept": (False, True),
-    "pickled": (False, True),
-    "in_thread": (False, True),
-}
+WAYS = pairwise(
+    {
+        "plan": tuple(PLANS),
+        "kept": (False, True),
+        "pickled": (False, True),
+        "in_thread": (False, True),
+    },
+    lambda **_: True,
+    seed=20261126,
+)
 
 
-def pairwise(rows: Sequence[str], seed: int) -> list[tuple[str, Cell]]:
-    """Each row on each engine, by choices in which all pairs of columns occur.
-
-    Of some random cells the one that shows most pairs that no other row has shown is
-    taken; pairs start anew once all have been seen.
-    """
-    chance = random.Random(seed)
-    found: list[tuple[str, Cell]] = []
-    missing: set[tuple[Any, ...]] = set()
-    for row in rows:
-        for engine in ENGINES:
-            missing = missing or _all_pairs()
-            cells = [_random_cell(chance, engine) for _ in range(12)]
-            best = max(cells, key=lambda cell: len(_pairs(cell) & missing))
-            missing -= _pairs(best)
-            found.append((row, best))
-    return found
-
-
-def _random_cell(chance: random.Random, engine: str) -> Cell:
-    others = {n: chance.choice(v) for n, v in COLUMNS.items() if n != "engine"}
-    return Cell(engine, **others)
-
-
-def _pairs(cell: Cell) -> set[tuple[Any, ...]]:
-    chosen = [(name, getattr(cell, name)) for name in COLUMNS]
-    return set(itertools.combinations(chosen, 2))
-
-
-def _all_pairs() -> set[tuple[Any, ...]]:
-    every = [[(name, value) for value in values] for name, values in COLUMNS.items()]
-    return {
-        pair
-        for one, other in itertools.combinations(every, 2)
-        for pair in itertools.product(one, other)
-    }
+def cells_of(rows: Sequence[str]) -> list[tuple[str, Cell]]:
+    """Each row on each engine, and each engine in all ways that have been chosen."""
+    return [
+        (row, Cell(engine, *WAYS[(i + 2 * k) % len(WAYS)]))  # type: ignore[arg-type]
+        for i, row in enumerate(rows)
+        for k, engine in enumerate(ENGINES)
+    ]
 
 
 def fresh(args: tuple[Any, ...]) -> tuple[Any, ...]:

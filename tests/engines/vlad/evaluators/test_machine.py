@@ -147,18 +147,6 @@ def test_a_machine_that_is_seeded_wrongly_is_noticed() -> None:
     assert divided[0] != pytest.approx(gradient[0], rel=1e-12)
 
 
-def test_stages_are_as_long_as_the_states_of_a_deep_recursion() -> None:
-    deep = """
-    (define (g n x) (if (= n 0) x (+ (sin x) (g (- n 1) (* x 0.999)))))
-    (checkpoint-*j (lambda (x) (g 40000 x)) 0.5 1)
-    (*j (lambda (x) (g 40000 x)) 0.5 1)
-    """
-    done = vlad.run(deep, plan=logarithmic(stage=1000), report=True)
-    (report,) = done.reports
-    assert done.values[0] == done.values[1]
-    assert report.reverses < 10
-
-
 def test_stages_of_a_loop_are_as_long_as_the_plan_says() -> None:
     loop = """
     (define (f x) (let loop ((i 0) (l '()) (y x))

@@ -11,12 +11,12 @@ import pytest
 from retape import GradientTypeError, PlanError, native
 from retape.native import CompileError, RunError
 from tests.engines.vlad.support.cases import ENGINES
-from tests.judges.vlad.corpus import swap
+from tests.judges.vlad.corpus import gathered, swap
 from tests.judges.vlad.judging import loaded
 
 # pyright: basic
 
-A, M = np.ones(3), np.ones((2, 2))
+A, M, PLACES = np.ones(3), np.ones((2, 2)), np.array([0, 2, 1])
 
 Row = tuple[Any, tuple[Any, ...], str, str]
 """A function, its arguments, what the error says, and where its caret stands."""
@@ -189,6 +189,16 @@ class Meters(float):
         (2**60, "above 2..53 and would be rounded; pass a float"),
         (np.ones((1,) * 5), "an array of 5 dimensions .* pass at most 4"),
         (np.ones(2, complex), "an array of `complex128`"),
+        *(
+            (np.array(*each), r"pass\s+`a.astype\(float\)`")
+            for each in (
+                ([1, 2], np.int32),
+                ([1, 2], np.float32),
+                ([1, 2**60],),
+                ([-(2**63), 0],),
+                ([True, False],),
+            )
+        ),
         (np.float32(1.5), "of type `float32` is not a value of a compiled function"),
         (np.ma.array([1.0, 2.0], mask=[False, True]), "type `MaskedArray` may"),
         (np.zeros(2).view(np.recarray), "type `recarray` may mean"),
@@ -239,6 +249,11 @@ WRONG_CALLS: list[tuple[Any, type[Exception], str]] = [
         lambda: native.grad(cube, engine="interpreter")(True),
         CompileError,
         "and no derivative is taken",
+    ),
+    (
+        lambda: native.grad(gathered, (0, 1), engine="interpreter")(A, PLACES),
+        CompileError,
+        "choose others with `argnums`",
     ),
     (
         lambda: native.vjp(cube, (True,), 1.0),
