@@ -8,50 +8,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from retape import logarithmic
-from tests.engines.vlad.support.cases import ENGINES, program
+from tests.engines.vlad.support.cases import program
 from tests.engines.vlad.support.seams import engine_of
 
-TEMPLATES = [
-    "(+ {0} {1})",
-    "(- {0} {1})",
-    "(* 0.7 (* {0} {1}))",
-    "(/ {0} (+ 2.5 (sin {1})))",
-    "(sin {0})",
-    "(cos {0})",
-    "(exp (sin {0}))",
-    "(sqrt (+ 2 (cos {0})))",
-    "(log (+ 3 (sin {0})))",
-    "(atan {0} (+ 2.5 (cos {1})))",
-    "(if (< {0} {1}) {2} {0})",
-    "(cond ((> {0} 9) {1}) ((or (< {0} -9) (= {0} 0.123)) 1) (else {2}))",
-    "(car (cons {0} {1}))",
-    "(cdr (list {0} {1} {2}))|sum",
-    "(sum (map (lambda (%) {3}) (list {0} {1} {2})))",
-    "(let ((% {0})) {3})",
-    "(let* ((% {0}) (% (+ % 1))) {3})",
-    "((lambda (% unused) {3}) {0} {1})",
-    "((compose sin (lambda (%) {3})) {0})",
-    "(let ((k (lambda (%) {3}))) (+ (k {0}) (k {1})))",
-    "(let loop ((i 0) (% {0})) (if (= i 3) % (loop (+ i 1) (* 0.5 {3}))))",
-    "(letrec ((h (lambda (i %) (if (zero? i) {0} (+ 0.1 (h (- i 1) {3}))))))"
-    " (h 3 {1}))",
-    "(total (each (lambda (%) {3}) (three {0} {1} {2})))",
-    "(let* ((% (three {0} {1} 0.5)) (w (vector-set % 1 (* 2 {2}))))"
-    " (+ (total %) (* (vector-ref w 1) (vector-ref % 1))))",
-    "(let ((q (*j (lambda (w) (total (each (lambda (%) {3}) w)))"
-    " (three {0} {1} {2}) 1))) (* (car q) (vector-ref (cdr q) 1)))",
-    "(total (cdr (j* (lambda (w) (each (lambda (%) {3}) w))"
-    " (make-vector 3 {0}) (three 1 {1} 0))))",
-    "(* 0.3 (vector-dot (three {0} {1} 0.5) (three {2} 1 {0})))",
-    "(let* ((% (three {0} {1} 0.5)) (m (matrix-product (cons 3 3) % (three {2} 1 0.2)))"
-    " (w (vector-set % 1 (vector-ref m 3)))) (* 0.2 (total (matrix-product"
-    " (cons 1 3) w (matrix-product (cons 3 3) m m)))))",
-    "(0.1 {0})|d",
-    "(0.1 {0})|g",
-    "(0.1 {0})|c",
-    "(let ((q (*j (lambda (% w) (* {3} w)) (cons {0} {1}) 1)))"
-    " (* (car q) (cdr (cdr q))))",
-]
+PRELUDE, _, MADE_OF = program("fuzz").partition("; #")
+TEMPLATES = [line for line in MADE_OF.splitlines() if line.startswith("(")]
 
 
 @st.composite
@@ -83,7 +44,7 @@ AT = "(cons 0.4 -0.7)"
 
 
 def _text(bodies: list[str]) -> str:
-    lines = [program("fuzz")]
+    lines = [PRELUDE]
     for i, body in enumerate(bodies):
         lines.append(f"(define (f{i} x y) {body})")
     for i in range(len(bodies)):
@@ -126,22 +87,24 @@ def _check_one(name: str, engine: Any, index: int) -> list[float]:
     return [value, dx, dy]
 
 
-def _steps(engine: Any, index: int) -> int:
-    return engine.evaluate(8 * index + 4)[1]
+def _agree(bodies: list[str], *names: str) -> None:
+    """Two implementations have the same derivatives, and as many steps."""
+    text = _text(bodies)
+    engines = {name: _engine(name, text) for name in names}
+    for index in range(len(bodies)):
+        first, second = (
+            _check_one(name, engine, index) for name, engine in engines.items()
+        )
+        assert all(_close(a, b, 1e-12) for a, b in zip(first, second, strict=True))
+        steps = {each.evaluate(8 * index + 4)[1] for each in engines.values()}
+        assert len(steps) == 1
 
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(count=2))
 def test_the_interpreter_and_the_hybrid_agree(bodies: list[str]) -> None:
-    text = _text(bodies)
-    engines = {name: _engine(name, text) for name in ENGINES[:2]}
-    for index in range(len(bodies)):
-        first, second = (
-            _check_one(name, engine, index) for name, engine in engines.items()
-        )
-        assert all(_close(a, b, 1e-12) for a, b in zip(first, second, strict=True))
-        assert len({_steps(engine, index) for engine in engines.values()}) == 1
+    _agree(bodies, "interpreter", "hybrid")
 
 
 @pytest.mark.slow
@@ -153,14 +116,7 @@ def test_the_interpreter_and_the_hybrid_agree(bodies: list[str]) -> None:
 )
 @given(programs(count=6))
 def test_the_compiler_agrees_with_the_interpreter(bodies: list[str]) -> None:
-    text = _text(bodies)
-    engines = {name: _engine(name, text) for name in ("interpreter", "compiled")}
-    for index in range(len(bodies)):
-        first, second = (
-            _check_one(name, engine, index) for name, engine in engines.items()
-        )
-        assert all(_close(a, b, 1e-12) for a, b in zip(first, second, strict=True))
-        assert len({_steps(engine, index) for engine in engines.values()}) == 1
+    _agree(bodies, "interpreter", "compiled")
 
 
 def test_the_oracle_notices_a_wrong_derivative() -> None:
