@@ -4,13 +4,14 @@ import gc
 import math
 import struct
 import sys
-import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from retape import logarithmic, vlad
 from tests.engines.vlad.support.prompt import converse
+from tests.engines.vlad.support.threads import at_once
 
 
 def _mapped() -> int:
@@ -43,33 +44,19 @@ def test_threads_that_share_a_module_take_turns(engine: str) -> None:
     found: list[bool] = []
 
     def work(x: float, right: tuple[float, float]) -> None:
-        for _ in range(3 if engine != "compiled" else 40):
+        for _ in range(2 if engine != "compiled" else 40):
             f = module["f"]
             found.append((f(x), f.grad(x)) == right)
             found.append(f.checkpointed_grad(x) == pytest.approx(right[1], rel=1e-12))
 
-    threads = [
-        threading.Thread(target=work, args=each)
-        for each in zip(points, expected, strict=True)
-    ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    at_once(*(partial(work, *each) for each in zip(points, expected, strict=True)))
     assert found and all(found)
 
 
 def test_the_limit_of_recursion_is_as_it_was_after_threads_that_overlap() -> None:
     before = sys.getrecursionlimit()
     text = "(define (f n) (if (zero? n) 0 (+ 1 (f (- n 1))))) (f 3000)"
-    threads = [
-        threading.Thread(target=vlad.run, args=(text,), kwargs={"engine": "hybrid"})
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(vlad.run, text, engine="hybrid")] * 4)
     assert sys.getrecursionlimit() == before
 
 

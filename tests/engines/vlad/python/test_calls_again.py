@@ -4,16 +4,16 @@ import inspect
 import math
 import random
 import sys
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
 import pytest
 
 from retape import native
-
-FACTOR = 3.0
+from tests.engines.vlad.support.threads import at_once
+from tests.judges.vlad import corpus
 
 
 def warm(call: Any, *args: Any) -> Any:
@@ -23,43 +23,8 @@ def warm(call: Any, *args: Any) -> Any:
     return call
 
 
-def scaled(x: float) -> float:
-    return FACTOR * x
-
-
-def count(n: int) -> int:
-    total = 0
-    for i in range(n):
-        total += i
-    return total
-
-
 def mixed(x: float, n: int, up: bool) -> float:
     return x**n if up else math.sqrt(x) / n
-
-
-def parts(x: float, n: int) -> tuple[Any, ...]:
-    return x > n, (math.log(x), n * n), -x
-
-
-def filled(x: float, n: int) -> float:
-    row = numpy.zeros(n)
-    for i in range(n):
-        row[i] = x * i
-    return row.sum()
-
-
-def series(x: float, n: int) -> float:
-    for _ in range(n):
-        x = 0.5 * math.sin(x)
-    return x
-
-
-def table(a: Any, m: Any, x: float, up: bool) -> Any:
-    total = 0.0
-    for i in range(len(a)):
-        total += a[i] * x
-    return total + m[0, 0], a * x, m * 3.0, up
 
 
 def weighed(a: Any, m: Any, x: float) -> float:
@@ -114,13 +79,13 @@ def _arguments(chance: random.Random, like: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "float": (scaled, (2.0,)),
-    "int": (count, (5,)),
+    "float": (corpus.functions_of_numbers, (4.0,)),
+    "int": (corpus.backwards, (9,)),
     "mixed": (mixed, (2.0, 3, True)),
-    "tuple": (parts, (2.0, 3)),
-    "array": (filled, (2.0, 3)),
-    "loop": (series, (2.0, 3)),
-    "arrays": (table, (numpy.ones(3), numpy.ones((2, 2)), 2.0, True)),
+    "tuple": (corpus.early, (1.5, 12)),
+    "array": (corpus.arrays_that_are_swapped, (1.5, 4)),
+    "loop": (corpus.long_loop, (0.7, 40)),
+    "arrays": (corpus.shapes, (numpy.ones((2, 2)),)),
     "sums": (weighed, (numpy.ones(3), numpy.ones((2, 2)), 2.0)),
 }
 
@@ -137,7 +102,7 @@ def test_random_calls_are_those_of_the_interpreter(name: str, gradient: bool) ->
     chance = random.Random(name)
     for _ in range(60):
         given = _arguments(chance, args)
-        if name in ("int", "array", "loop") and type(given[-1]) is int:
+        if name != "mixed" and type(given[-1]) is int:
             given = (*given[:-1], min(given[-1], 50))
         assert outcome(made, given) == outcome(other, given), given
 
@@ -161,14 +126,14 @@ def test_what_it_takes_by_name_or_does_not_take(calls: int) -> None:
 
 
 def test_long_and_short_runs_take_turns() -> None:
-    made = warm(native.value_and_grad(series), 0.9, 10)
-    other = native.value_and_grad(series)
+    made = warm(native.value_and_grad(corpus.long_loop), 0.9, 10)
+    other = native.value_and_grad(corpus.long_loop)
     for n in (10, 100_000, 10, 1_000, 100_000, *range(40)):
         assert made(0.9, n) == other(0.9, n)
 
 
 def test_threads_that_call_at_once() -> None:
-    made = warm(native.function(series), 0.3, 10)
+    made = warm(native.function(corpus.long_loop), 0.3, 10)
     lengths = [3, 10, 50, 300_000]
     expected = {n: made(0.3, n) for n in lengths}
     wrong: list[int] = []
@@ -183,11 +148,7 @@ def test_threads_that_call_at_once() -> None:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        threads = [threading.Thread(target=calls, args=(i,)) for i in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        at_once(*(partial(calls, seed) for seed in range(4)))
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
