@@ -1,8 +1,7 @@
-"""`remat_scan` under the transformations of JAX and of NNX, and with sharding names."""
+"""`remat_scan` called again, uncompiled, with sharding names, and over another scan."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -13,50 +12,6 @@ from flax import nnx
 import retape.nnx
 from retape import UnsupportedError
 from tests.nnx.stacks import WIDTH, Count, Tanh, batch, difference, waves
-
-
-def loss(scan: Any, layers: Any, x: jax.Array) -> jax.Array:
-    f = scan(lambda x, layer: layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
-    return jnp.sum(f(x, layers) ** 2)
-
-
-def _grad(f: Any) -> Any:
-    return nnx.grad(f)(Tanh(5), batch())
-
-
-def _value_and_grad(f: Any) -> Any:
-    return nnx.jit(nnx.value_and_grad(f, argnums=1))(Tanh(5), batch())
-
-
-def _vmap(f: Any) -> Any:
-    gradients = nnx.vmap(nnx.grad(f), in_axes=(None, 0), out_axes=0)
-    return nnx.jit(gradients)(Tanh(5), waves(3, 4, WIDTH))
-
-
-def _jvp(f: Any) -> Any:
-    of = lambda x: f(Tanh(5), x)  # noqa: E731
-    return jax.jit(partial(jax.jvp, of))((batch(),), (waves(4, WIDTH),))
-
-
-def _grad_of_grad(f: Any) -> Any:
-    first = lambda x: jnp.sum(jax.grad(lambda x: f(Tanh(5), x))(x) ** 2)  # noqa: E731
-    return jax.jit(jax.grad(first))(batch())
-
-
-def _eval_shape(f: Any) -> Any:
-    out = nnx.eval_shape(f, Tanh(5), batch())
-    return jnp.zeros(out.shape, out.dtype)
-
-
-@pytest.mark.slow("grad")
-@pytest.mark.parametrize(
-    "transform",
-    [_grad, _value_and_grad, _vmap, _jvp, _grad_of_grad, _eval_shape],
-    ids=lambda f: f.__name__.strip("_"),
-)
-def test_a_transformation_of_it_is_that_of_nnx_scan(transform: Any) -> None:
-    expected = transform(partial(loss, nnx.scan))
-    assert difference(transform(partial(loss, retape.nnx.remat_scan)), expected) < 1e-12
 
 
 def test_a_second_call_traces_nothing() -> None:

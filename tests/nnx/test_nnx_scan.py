@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -347,6 +347,31 @@ def _streams_handed_on(scan: Any) -> Any:
     return nnx.jit(nnx.grad(loss))(Tanh(7), batch(), rngs), nnx.split(rngs)[1]
 
 
+def _squared(scan: Any, x: jax.Array) -> jax.Array:
+    return jnp.sum(run(scan, Tanh(5), x) ** 2)
+
+
+def _for_a_batch(scan: Any) -> Any:
+    loss = lambda layers, x: jnp.sum(run(scan, layers, x) ** 2)  # noqa: E731
+    gradients = nnx.vmap(nnx.grad(loss), in_axes=(None, 0), out_axes=0)
+    return nnx.jit(gradients)(Tanh(5), waves(3, 4, WIDTH))
+
+
+def _forwards(scan: Any) -> Any:
+    along = partial(jax.jvp, partial(_squared, scan))
+    return jax.jit(along)((batch(),), (waves(4, WIDTH),))
+
+
+def _twice(scan: Any) -> Any:
+    slope = jax.grad(partial(_squared, scan))
+    return jax.jit(jax.grad(lambda x: jnp.sum(slope(x) ** 2)))(batch())
+
+
+def _shapes_alone(scan: Any) -> Any:
+    out = nnx.eval_shape(partial(run, scan), Tanh(5), batch())
+    return jnp.zeros(out.shape, out.dtype)
+
+
 FORMS = [
     _streams_for_all_layers,
     _streams_handed_on,
@@ -364,6 +389,10 @@ FORMS = [
     _closed_over,
     _in_tree_mode,
     _no_layers,
+    _for_a_batch,
+    _forwards,
+    _twice,
+    _shapes_alone,
 ]
 
 

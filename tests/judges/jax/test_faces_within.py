@@ -22,68 +22,55 @@ import retape.diffrax
 import retape.equinox
 import retape.jax
 import retape.optimistix
+from tests.judges.jax.loops import LOOPS, UNDER_PLANS
 
 N = 10**6
 BUDGET = 10**6
 PLAN = retape.within(BUDGET)
 X = jnp.float32(0.5)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "a budget": {"plan": PLAN},
+    "levels": {"levels": 5},
+}
 
 
 def step(x: Any) -> Any:
     return jnp.sin(x) * 1.1
 
 
-def rows(c: Any, _: Any) -> Any:
-    return step(c), None
+def counted(i: Any, x: Any) -> Any:
+    return step(x) + 0 * i
 
 
-def pair(c: Any) -> Any:
-    return c[0] + 1, step(c[1])
-
-
-def more(c: Any) -> Any:
-    return c[0] < N
-
-
-def more_by_data(c: Any) -> Any:
-    return (c[0] < N) & (c[1] < 9.0)
+def within(mark: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    looped = lambda x: lax.fori_loop(0, N, lambda i, x: mark(step)(x) + 0 * i, x)  # noqa: E731
+    return retape.jax.checkpointed(looped, plan=PLAN)
 
 
 FACES: dict[str, Callable[[Any], Any]] = {
-    "fori_loop": lambda x: retape.jax.fori_loop(
-        0, N, lambda i, x: step(x) + 0 * i, x, plan=PLAN
-    ),
+    f"{loop}, {name}": lambda x, loop=loop, name=name: LOOPS[loop](
+        counted, x, N, **OPTIONS[name]
+    )
+    for loop in LOOPS
+    for name in OPTIONS
+    if name == "a budget" or loop not in UNDER_PLANS
+} | {
     "fori_loop, traced bound": lambda x: retape.jax.fori_loop(
-        0, N + x.astype(int), lambda i, x: step(x), x, plan=PLAN
+        0, N + x.astype(int), counted, x, plan=PLAN
     ),
-    "while_loop": lambda x: retape.jax.while_loop(more, pair, (0, x), plan=PLAN)[1],
-    "while_loop by data": lambda x: retape.jax.while_loop(
-        more_by_data, pair, (0, x), plan=PLAN
-    )[1],
-    "scan": lambda x: retape.jax.scan(rows, x, length=N, plan=PLAN)[0],
-    "scan backwards": lambda x: retape.jax.scan(
-        rows, x, length=N, reverse=True, plan=PLAN
-    )[0],
-    "equinox while_loop": lambda x: retape.equinox.while_loop(
-        more, pair, (0, x), kind="checkpointed", plan=PLAN
-    )[1],
+    "scan backwards": lambda x: LOOPS["scan"](counted, x, N, reverse=True, plan=PLAN),
     "equinox while_loop, bounded": lambda x: retape.equinox.while_loop(
-        more_by_data, pair, (0, x), max_steps=N, kind="bounded", plan=PLAN
-    )[1],
-    "equinox scan": lambda x: retape.equinox.scan(
-        rows, x, None, N, kind="checkpointed", plan=PLAN
-    )[0],
-    "checkpointed": retape.jax.checkpointed(
-        lambda x: lax.fori_loop(0, N, lambda i, x: step(x) + 0 * i, x), plan=PLAN
-    ),
-    "marked in checkpointed": retape.jax.checkpointed(
-        lambda x: lax.fori_loop(
-            0, N, lambda i, x: retape.jax.checkpoint(step)(x) + 0 * i, x
-        ),
+        lambda c: (c[0] < N) & (c[1] < 9.0),
+        lambda c: (c[0] + 1, step(c[1])),
+        (0, x),
+        max_steps=N,
+        kind="bounded",
         plan=PLAN,
-    ),
+    )[1],
+    "checkpointed": within(lambda f: f),
+    "marked in checkpointed": within(retape.jax.checkpoint),
     "counters made inside": retape.jax.checkpointed(
-        lambda x: lax.scan(lambda c, i: (step(c) + 0 * i, None), x, jnp.arange(N))[0],
+        lambda x: lax.scan(lambda c, i: (counted(i, c), None), x, jnp.arange(N))[0],
         plan=PLAN,
     ),
     "diffrax": lambda x: diffrax.diffeqsolve(
@@ -108,8 +95,6 @@ FACES: dict[str, Callable[[Any], Any]] = {
         ).value
     ),
 }
-
-
 SLOW = ("diffrax", "optimistix", "counters made inside", "marked in checkpointed")
 
 

@@ -1,7 +1,7 @@
 """The same thing asked twice: one number given twice, two equal functions, one body.
 
 What is remembered must not show: each function is told of its own lines and warned of
-its own faults, and what was compiled once is not compiled again.
+its own faults.
 """
 
 import inspect
@@ -116,32 +116,3 @@ def test_one_number_given_twice_is_two_arguments(grad: str, by: Any) -> None:
     ours, theirs = getattr(retape.jax, grad)(f, by), getattr(jax, grad)(f, by)
     got, want = ours(number, number), theirs(number, number)
     assert jax.tree.map(float, got) == jax.tree.map(float, want)
-
-
-def counted(**options: Any) -> Function:
-    return lambda x: retape.jax.fori_loop(
-        0, 10**7, lambda i, v: jnp.sin(v), x, **options
-    )
-
-
-def ending(**options: Any) -> Function:
-    going = lambda s: s[0] < 10**7  # noqa: E731
-    step = lambda s: (s[0] + 1, jnp.sin(s[1]))  # noqa: E731
-    return lambda x: retape.jax.while_loop(going, step, (0, x), **options)[1]
-
-
-def scanned(**options: Any) -> Function:
-    step = lambda c, _: (jnp.sin(c), None)  # noqa: E731
-    return lambda x: retape.jax.scan(step, x, length=10**7, **options)[0]
-
-
-MADE: dict[str, Any] = {"plan": PLAN, "levels": 5}
-
-
-@pytest.mark.parametrize("option", MADE)
-@pytest.mark.parametrize("loop", [counted, ending, scanned])
-def test_no_loop_makes_an_array_as_long_as_itself(loop: Any, option: str) -> None:
-    run = loop(**{option: MADE[option]})
-    told = jax.jit(jax.grad(run)).lower(jnp.float32(0.5)).compile().memory_analysis()
-    assert told is not None
-    assert told.temp_size_in_bytes < 10**5

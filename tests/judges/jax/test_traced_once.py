@@ -22,37 +22,21 @@ from jax import lax
 
 import retape
 import retape.jax
-from retape.jax import policies
-
-from .judging import assert_equal
+from tests.judges.jax.judging import LAYERS, assert_equal
 
 Function = Callable[..., Any]
 
-MARKS: dict[str, Callable[[Function], Function]] = {
-    "checkpoint": retape.jax.checkpoint,
+MARKS: dict[str, Callable[[Function], Function]] = LAYERS | {
     "called at once": lambda f: lambda x: retape.jax.checkpoint(f, x),
-    "Checkpointed": retape.jax.Checkpointed,
-    "checkpointed": retape.jax.checkpointed,
-    "sqrt": functools.partial(retape.jax.checkpoint, policy=policies.sqrt()),
-    "every_n": functools.partial(retape.jax.checkpoint, policy=policies.every_n(2)),
-    "selective": functools.partial(retape.jax.checkpoint, policy=policies.selective()),
-    "within": functools.partial(retape.jax.checkpoint, policy=retape.within("1 MB")),
-    "JAX's policy": functools.partial(
-        retape.jax.checkpoint, policy=jax.checkpoint_policies.dots_saveable
-    ),
 }
 
 
-def _times(n: int) -> Function:
-    def several(f: Function, x: Any) -> Any:
-        for _ in range(n):
-            x = f(x)
-        return x
-
-    return several
+def several(f: Function, x: Any) -> Any:
+    for _ in range(4):
+        x = f(x)
+    return x
 
 
-several = _times(4)
 CALLS: dict[str, Callable[[Function, Any], Any]] = {
     "run": several,
     "compiled": lambda f, x: jax.jit(functools.partial(several, f))(x),
@@ -154,74 +138,80 @@ def _through(x: Any) -> Any:
     return jnp.sin(_scaled(x))
 
 
-def _set_global(value: float) -> None:
-    globals()["FACTOR"] = value
-
-
 Changed = Iterator[Function]
 """Gives a function, changes what it reads, and gives it again."""
+CHANGES: list[Callable[[], Changed]] = []
+VALUES = 2.0, 3.0
 
 
+def change(made: Callable[[], Changed]) -> Callable[[], Changed]:
+    CHANGES.append(made)
+    return made
+
+
+@change
 def a_global() -> Changed:
-    _set_global(2.0)
-    yield _scaled
-    _set_global(3.0)
-    yield _scaled
+    for value in VALUES:
+        globals()["FACTOR"] = value
+        yield _scaled
 
 
+@change
 def a_global_of_what_it_calls() -> Changed:
-    _set_global(2.0)
-    yield _through
-    _set_global(3.0)
-    yield _through
+    for value in VALUES:
+        globals()["FACTOR"] = value
+        yield _through
 
 
+@change
 def a_closed_over_number() -> Changed:
-    factor = 2.0
     f = lambda x: x * factor  # noqa: E731
-    yield f
-    factor = 3.0
-    yield f
+    for value in VALUES:
+        factor = value
+        yield f
 
 
+@change
 def a_closed_over_array() -> Changed:
-    factor = jnp.float32(2.0)
     f = lambda x: x * factor  # noqa: E731
-    yield f
-    factor = jnp.float32(3.0)
-    yield f
+    for value in VALUES:
+        factor = jnp.float32(value)
+        yield f
 
 
+@change
 def a_closed_over_function() -> Changed:
-    inner: Function = jnp.sin
     f = lambda x: inner(x)  # noqa: E731
-    yield f
-    inner = jnp.cos
-    yield f
+    for value in (jnp.sin, jnp.cos):
+        inner = value
+        yield f
 
 
+@change
 def an_item_of_a_list() -> Changed:
-    factors = [2.0]
+    factors = [0.0]
     f = lambda x: x * factors[0]  # noqa: E731
-    yield f
-    factors[0] = 3.0
-    yield f
+    for value in VALUES:
+        factors[0] = value
+        yield f
 
 
+@change
 def an_item_of_a_dictionary() -> Changed:
-    options = {"deep": {"factor": 2.0}}
+    options = {"deep": {"factor": 0.0}}
     f = lambda x: x * options["deep"]["factor"]  # noqa: E731
-    yield f
-    options["deep"]["factor"] = 3.0
-    yield f
+    for value in VALUES:
+        options["deep"]["factor"] = value
+        yield f
 
 
+@change
 def an_array_changed_in_place() -> Changed:
-    factors = np.array([2.0], np.float32)
+    factors = np.zeros(1, np.float32)
     f = lambda x: x * factors[0]  # noqa: E731
-    yield f
-    factors[0] = 3.0
-    yield f
+    for value in VALUES:
+        factors[0] = value
+        yield f
 
 
 class Scale:
@@ -231,80 +221,56 @@ class Scale:
         return x * self.factor
 
 
+@change
 def an_attribute() -> Changed:
     scale = Scale()
-    yield scale
-    scale.factor = 3.0
-    yield scale
+    for value in VALUES:
+        scale.factor = value
+        yield scale
 
 
+@change
 def an_attribute_of_what_is_closed_over() -> Changed:
     scale = Scale()
     f = lambda x: scale(x)  # noqa: E731
-    yield f
-    scale.factor = 3.0
-    yield f
+    for value in VALUES:
+        scale.factor = value
+        yield f
 
 
+@change
 def an_attribute_of_a_class() -> Changed:
     scale = Scale()
-    Scale.factor = 2.0
-    yield scale.__call__
-    Scale.factor = 3.0
-    yield scale.__call__
-    Scale.factor = 2.0
+    for value in VALUES:
+        Scale.factor = value
+        yield scale.__call__
 
 
+@change
 def a_default() -> Changed:
-    def f(x: Any, factor: Any = 2.0) -> Any:
+    def f(x: Any, factor: Any = 0.0) -> Any:
         return x * factor
 
-    yield f
-    f.__defaults__ = (3.0,)
-    yield f
+    for value in VALUES:
+        f.__defaults__ = (value,)
+        yield f
 
 
+@change
 def an_attribute_of_a_module() -> Changed:
     settings = types.ModuleType("settings")
-    settings.__dict__["factor"] = 2.0
     f = lambda x: x * settings.factor  # noqa: E731
-    yield f
-    settings.__dict__["factor"] = 3.0
-    yield f
+    for value in VALUES:
+        settings.__dict__["factor"] = value
+        yield f
 
 
+@change
 def an_argument_of_a_partial() -> Changed:
-    f = functools.partial(jnp.multiply, 2.0)
-    yield f
-    yield functools.partial(f.func, 3.0)
+    for value in VALUES:
+        yield functools.partial(jnp.multiply, value)
 
 
-def what_goes_on_by_itself() -> Changed:
-    def fresh() -> Function:
-        factors = iter([2.0, 3.0, 4.0, 5.0])
-        return lambda x: x * next(factors)
-
-    yield fresh()
-    yield fresh()
-
-
-CHANGES = [
-    a_global,
-    a_global_of_what_it_calls,
-    a_closed_over_number,
-    a_closed_over_array,
-    a_closed_over_function,
-    an_item_of_a_list,
-    an_item_of_a_dictionary,
-    an_array_changed_in_place,
-    an_attribute,
-    an_attribute_of_what_is_closed_over,
-    an_attribute_of_a_class,
-    a_default,
-    an_attribute_of_a_module,
-    an_argument_of_a_partial,
-    what_goes_on_by_itself,
-]
 TWICE: dict[str, Callable[[Iterator[Function], Function], Any]] = {
     "run": lambda given, mark: [mark(f)(jnp.float32(0.5)) for f in given],
     "differentiated": lambda given, mark: [
@@ -341,18 +307,11 @@ def test_a_function_whose_surroundings_changed_is_traced_again(
 # What goes on from call to call in one program ---------------------------------------
 
 
-def drawn_by_python() -> Function:
-    source = random.Random(3)
+def drawn(source: Any) -> Function:
     return lambda x: x * source.random()
 
 
-def drawn_by_numpy() -> Function:
-    source = np.random.default_rng(3)
-    return lambda x: x * source.random()
-
-
-def taken_from_an_iterator() -> Function:
-    factors = iter([2.0, 3.0, 4.0, 5.0])
+def taken(factors: Iterator[float]) -> Function:
     return lambda x: x * next(factors)
 
 
@@ -366,21 +325,21 @@ def collected() -> Function:
     return f
 
 
-GOING_ON = [
-    drawn_by_python,
-    drawn_by_numpy,
-    taken_from_an_iterator,
-    collected,
-]
+GOING_ON: dict[str, Callable[[], Function]] = {
+    "Python's random numbers": lambda: drawn(random.Random(3)),
+    "NumPy's random numbers": lambda: drawn(np.random.default_rng(3)),
+    "an iterator": lambda: taken(iter([2.0, 3.0, 4.0, 5.0])),
+    "a list that grows": collected,
+}
 
 
 @pytest.mark.parametrize("call", ["run", pytest.param("both", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("made", GOING_ON)
+@pytest.mark.parametrize("name", GOING_ON)
 @pytest.mark.parametrize("mark", ["checkpoint", "checkpointed", "Checkpointed"])
 def test_what_goes_on_from_call_to_call_does_so(
-    mark: str, made: Callable[[], Function], call: str
+    mark: str, name: str, call: str
 ) -> None:
-    x = jnp.float32(0.5)
+    x, made = jnp.float32(0.5), GOING_ON[name]
     assert_equal(CALLS[call](MARKS[mark](made()), x), CALLS[call](made(), x), 1e-6)
 
 

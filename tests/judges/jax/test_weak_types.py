@@ -17,6 +17,7 @@ from jax import lax
 import retape
 import retape.equinox
 import retape.jax
+from tests.judges.pairwise import dealt
 
 PLAN = retape.fixed_space(snapshots=2, stage=1)
 HALF = jnp.ones(2, jnp.bfloat16)
@@ -82,10 +83,6 @@ def scanning(loop: Callable[..., Any], **options: Any) -> Function:
     return run
 
 
-def equinox_loop(loop: Callable[..., Any], **options: Any) -> Function:
-    return ending(loop, kind="checkpointed", **options)
-
-
 PAIRS: dict[str, tuple[Function, Function]] = {
     "checkpoint": (retape.jax.checkpoint(body), jax.checkpoint(body)),
     "checkpoint with a policy": (
@@ -99,32 +96,22 @@ PAIRS: dict[str, tuple[Function, Function]] = {
         lambda x: retape.jax.vjp(body, x)[0],
         lambda x: jax.vjp(body, x)[0],
     ),
-    "while_loop": (ending(retape.jax.while_loop), ending(lax.while_loop)),
-    "while_loop under a plan": (
-        ending(retape.jax.while_loop, plan=PLAN),
-        ending(lax.while_loop),
-    ),
     "equinox.while_loop": (
-        equinox_loop(retape.equinox.while_loop),
-        equinox_loop(eqxi.while_loop, max_steps=9),
-    ),
-    "fori_loop": (counting(retape.jax.fori_loop), counting(lax.fori_loop)),
-    "fori_loop in levels": (
-        counting(retape.jax.fori_loop, levels=2),
-        counting(lax.fori_loop),
-    ),
-    "fori_loop under a plan": (
-        counting(retape.jax.fori_loop, plan=PLAN),
-        counting(lax.fori_loop),
+        ending(retape.equinox.while_loop, kind="checkpointed"),
+        ending(eqxi.while_loop, kind="checkpointed", max_steps=9),
     ),
     "fori_loop from an int16": (
         counting(retape.jax.fori_loop, jnp.int16(0)),
         counting(lax.fori_loop, jnp.int16(0)),
     ),
-    "scan": (scanning(retape.jax.scan), scanning(lax.scan)),
-    "scan in levels": (scanning(retape.jax.scan, levels=2), scanning(lax.scan)),
-    "scan under a plan": (scanning(retape.jax.scan, plan=PLAN), scanning(lax.scan)),
 }
+MADE = {"while_loop": ending, "fori_loop": counting, "scan": scanning}
+for _loop, _make in MADE.items():
+    for _options in ({}, {"levels": 2}, {"plan": PLAN}):
+        PAIRS[f"{_loop}, {[*_options]}"] = (
+            _make(getattr(retape.jax, _loop), **_options),
+            _make(getattr(lax, _loop)),
+        )
 
 GRADIENTS: dict[str, tuple[Function, Function]] = {
     "grad": (retape.jax.grad(real), jax.grad(real)),
@@ -172,14 +159,14 @@ def assert_same_types(pair: tuple[Function, Function], given: Any) -> None:
     assert list(types(ours(given))) == list(types(theirs(given)))
 
 
-@pytest.mark.parametrize("given", INPUTS)
-@pytest.mark.parametrize("way", PAIRS)
+@pytest.mark.parametrize(("way", "given"), dealt(list(PAIRS), list(INPUTS), rounds=2))
 def test_a_result_is_as_weakly_typed_as_in_jax(way: str, given: str) -> None:
     assert_same_types(PAIRS[way], INPUTS[given])
 
 
-@pytest.mark.parametrize("given", INPUTS)
-@pytest.mark.parametrize("way", GRADIENTS)
+@pytest.mark.parametrize(
+    ("way", "given"), dealt(list(GRADIENTS), list(INPUTS), rounds=2)
+)
 def test_a_derivative_is_as_weakly_typed_as_in_jax(way: str, given: str) -> None:
     assert_same_types(GRADIENTS[way], INPUTS[given])
 

@@ -27,8 +27,8 @@ from tests.engines.jaxpr.support.programs import (
 BY_NAME = {f.name: f for f in FORMS}
 FEW = retape.fixed_space(snapshots=2, stage=2)
 OFTEN = (
-    "two_inner_loops", "carry_swaps", "scan_of_1", "scan_carry_only", "xs_used_twice",
-    "cond_in_a_loop", "jit_with_a_loop_inside", "rows_of_typed_keys",
+    "two_inner_loops", "carry_swaps", "scan_of_1", "ys_feed_a_while", "rows_of_rows",
+    "cond_with_a_loop_in_a_loop", "jit_with_a_loop_inside", "rows_of_typed_keys",
     "indexed_updates",
 )  # fmt: skip
 """On each change, the others each night; and whichever is cut, with its bytes."""

@@ -37,11 +37,6 @@ def zero_trips(loops: Any, x: Any) -> Any:
 
 
 @form(0.7)
-def one_trip(loops: Any, x: Any) -> Any:
-    return loops.while_loop(lambda v: v < 1.0, lambda v: v + x, x)
-
-
-@form(0.7)
 def while_in_while(loops: Any, x: Any) -> Any:
     def outer(c: Any) -> Any:
         inner = loops.while_loop(lambda v: v < 3.0, lambda v: v * 1.7 + 0.1 * x, c[0])
@@ -51,33 +46,12 @@ def while_in_while(loops: Any, x: Any) -> Any:
 
 
 @form(0.7)
-def three_deep(loops: Any, x: Any) -> Any:
-    def third(c: Any) -> Any:
-        return jnp.sin(c[0]) + x, c[1] + 1
-
-    def second(c: Any) -> Any:
-        return loops.while_loop(lambda d: d[1] < 2, third, (c[0], 0))[0] * x, c[1] + 1
-
-    def first(c: Any) -> Any:
-        return loops.while_loop(lambda d: d[1] < 3, second, (c[0], 0))[0] + c[0], (
-            c[1] + 1
-        )
-
-    return loops.while_loop(lambda c: c[1] < 2, first, (x, 0))[0]
-
-
-@form(0.7)
 def two_inner_loops(loops: Any, x: Any) -> Any:
     def outer(i: Any, c: Any) -> Any:
         c = loops.while_loop(lambda v: v < 2.0, lambda v: v * 1.5 + x, c)
         return loops.fori_loop(0, i, lambda _, v: v * 0.6, c)
 
     return loops.fori_loop(0, 4, outer, x)
-
-
-@form(0.7)
-def fori_static(loops: Any, x: Any) -> Any:
-    return loops.fori_loop(0, 6, lambda i, c: jnp.sin(c) + i * x, x)
 
 
 @form(0.7, 5)
@@ -129,13 +103,6 @@ def loops_in_sequence(loops: Any, x: Any) -> Any:
     return loops.fori_loop(0, 3, lambda i, v: v * y + z, x)
 
 
-@form(0.7)
-def value_kept_past_a_loop(loops: Any, x: Any) -> Any:
-    early = jnp.exp(x)
-    y = loops.while_loop(lambda v: v < 3.0, lambda v: v * 1.5 + early, x)
-    return y * early
-
-
 # scan ------------------------------------------------------------------------------
 
 
@@ -163,21 +130,10 @@ def _register_scans() -> None:
 _register_scans()
 
 
-@form(0.7)
-def scan_carry_only(loops: Any, x: Any) -> Any:
-    return loops.scan(lambda c, _: (c * jnp.cos(c), None), x, None, length=5)[0]
-
-
 @form([0.3, -0.4, 1.2])
 def scan_xs_only(loops: Any, x: Any) -> Any:
     rows = loops.scan(lambda c, a: (c + 1, jnp.sin(a) * c), 0, x)[1]
     return jnp.sum(rows**2)
-
-
-@form(0.7)
-def scan_ys_only(loops: Any, x: Any) -> Any:
-    ys = loops.scan(lambda c, _: (c + 1, jnp.sin(c * x)), 0, None, length=5)[1]
-    return jnp.sum(ys**2)
 
 
 @form(0.7)
@@ -220,14 +176,6 @@ def ys_feed_a_while(loops: Any, x: Any) -> Any:
     return loops.while_loop(
         lambda c: c[1] < 7, lambda c: (c[0] * x + ys[c[1]], c[1] + 2), (x, 0)
     )[0]
-
-
-@form(0.7)
-def xs_used_twice(loops: Any, x: Any) -> Any:
-    xs = jnp.arange(5.0) * x
-    a, _ = loops.scan(lambda c, t: (jnp.sin(c + t), None), x, xs)
-    b, _ = loops.scan(lambda c, t: (c * jnp.cos(t), None), a, xs, reverse=True)
-    return a * b
 
 
 @form(0.7)
@@ -283,14 +231,6 @@ for _i in (-3, 0, 1, 2, 9):
 
 
 @form(0.7)
-def cond_in_a_loop(loops: Any, x: Any) -> Any:
-    def body(i: Any, v: Any) -> Any:
-        return loops.cond(i % 2 == 0, jnp.sin, lambda v: v * x, v)
-
-    return loops.fori_loop(0, 5, body, x)
-
-
-@form(0.7)
 def cond_with_a_loop_in_a_loop(loops: Any, x: Any) -> Any:
     def climb(v: Any) -> Any:
         return loops.while_loop(lambda d: d < 2.0, lambda d: d * 1.5 + x, v) * 0.4
@@ -331,21 +271,9 @@ def arms_that_pass_values_through(loops: Any, x: Any) -> Any:
 
 
 @form(0.7, unrolls=False)
-def jit_inside(loops: Any, x: Any) -> Any:
-    inner = jax.jit(lambda v: v * 1.5 + jax.jit(jnp.sin)(x))
-    return loops.while_loop(lambda v: v < 5.0, inner, x)
-
-
-@form(0.7, unrolls=False)
 def jit_with_a_loop_inside(loops: Any, x: Any) -> Any:
     inner = jax.jit(lambda v: loops.while_loop(lambda d: d < 3.0, lambda d: d + x, v))
     return loops.fori_loop(0, 3, lambda i, v: inner(v) * 0.5, x)
-
-
-@form(0.7, unrolls=False)
-def remat_inside(loops: Any, x: Any) -> Any:
-    body = jax.checkpoint(lambda v: v * 1.5 + jnp.sin(v))
-    return loops.while_loop(lambda v: v < 5.0, body, x)
 
 
 @form(0.7, unrolls=False)
@@ -370,16 +298,6 @@ def _(primals: Any, tangents: Any) -> Any:
 @form(0.7)
 def custom_jvp_inside(loops: Any, x: Any) -> Any:
     return loops.fori_loop(0, 4, lambda i, v: v + _tripled(v) * x, x)
-
-
-@form(0.7)
-def vmap_inside(loops: Any, x: Any) -> Any:
-    def climb(v: Any) -> Any:
-        return loops.fori_loop(0, 3, lambda i, d: jnp.sin(d) * x, v)
-
-    if loops is not jax.lax:
-        return sum(climb(v) for v in (x, 2 * x, 3 * x))
-    return jnp.sum(jax.vmap(climb)(jnp.arange(1.0, 4.0) * x))
 
 
 @form(0.7)

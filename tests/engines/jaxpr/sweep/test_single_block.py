@@ -118,28 +118,3 @@ def test_expensive_scalars_stay_out_of_the_loops_over_arrays() -> None:
     gradient = retape.jax.grad(turned, plan=PLAN)
     assert turns(jax.make_jaxpr(gradient)(X))
     np.testing.assert_allclose(gradient(X), jax.grad(turned)(X), rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_derivatives_of_it_and_batches() -> None:
-    """What is made of a sweep is differentiated and mapped as before."""
-    ours = retape.jax.checkpointed(chain, plan=PLAN)
-    np.testing.assert_allclose(
-        jax.hessian(ours)(X), jax.hessian(chain)(X), rtol=1e-10, atol=1e-12
-    )
-    batch = jnp.stack([X, 2 * X, 3 * X])
-    got = jax.vmap(retape.jax.grad(chain, plan=PLAN))(batch)
-    np.testing.assert_allclose(got, jax.vmap(jax.grad(chain))(batch), rtol=1e-12)
-
-
-def test_watching_and_aux_go_together_with_it() -> None:
-    done = retape.jax.measure(chain, X, plan=PLAN, health=True)
-    np.testing.assert_allclose(done.gradient, jax.grad(chain)(X), rtol=1e-12)
-    assert done.health.fault is None
-
-    def with_aux(x: Any) -> Any:
-        return chain(x), {"half": x / 2, "count": 3}
-
-    gradient, aux = retape.jax.grad(with_aux, has_aux=True, plan=PLAN)(X)
-    np.testing.assert_allclose(gradient, jax.grad(chain)(X), rtol=1e-12)
-    np.testing.assert_array_equal(aux["half"], X / 2)

@@ -137,25 +137,6 @@ def test_a_sweep_over_several_devices_is_not_marked() -> None:
     assert _alone(run, devices=4).split() == ["True"]
 
 
-@pytest.mark.slow
-def test_a_mesh_of_one_device() -> None:
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
-
-    def turn(c: Any) -> Any:
-        return c[0] + 1, jnp.sin(c[1]) + 0.1 * lax.psum(jnp.sum(c[1]), "i")
-
-    def part(x: Any) -> Any:
-        return lax.while_loop(lambda c: c[0] < 5, turn, (0, x))[1]
-
-    def fun(x: Any) -> Any:
-        spec = jax.P("i")
-        return jnp.sum(jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec)(x))
-
-    x = jnp.linspace(0.1, 1.0, 4)
-    got = jax.jit(retape.jax.grad(fun, plan=PLAN))(x)
-    np.testing.assert_allclose(got, jax.jacfwd(fun)(x), rtol=1e-6)
-
-
 def test_a_release_of_jax_that_was_not_tried_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
