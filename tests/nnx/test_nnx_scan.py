@@ -180,17 +180,26 @@ def _slices_and_outputs(scan: Any) -> Any:
     return gradient(Tanh(7), batch(), waves(4, 7), 0.5)
 
 
-def _random_numbers_of_its_own(scan: Any) -> Any:
-    """`nnx.Rngs` as an argument, split for the layers."""
+def _noisy(scan: Any, axis: Any, split: Any) -> Any:
+    """`nnx.Rngs` beside the layers."""
 
-    @nnx.split_rngs(splits=7)
-    @scan(in_axes=(nnx.Carry, 0, 0), out_axes=nnx.Carry)
+    @split
+    @scan(in_axes=(nnx.Carry, 0, axis), out_axes=nnx.Carry)
     def forward(x: jax.Array, layer: Any, rngs: nnx.Rngs) -> jax.Array:
         return layer(x) * rngs.noise.uniform(x.shape)
 
     rngs = nnx.Rngs(11, noise=5)
     loss = lambda layers, x, rngs: jnp.sum(forward(x, layers, rngs))  # noqa: E731
     return nnx.jit(nnx.grad(loss))(Tanh(7), batch(), rngs), nnx.split(rngs)[1]
+
+
+def _random_numbers_of_its_own(scan: Any) -> Any:
+    return _noisy(scan, 0, nnx.split_rngs(splits=7))
+
+
+def _streams_for_all_layers(scan: Any) -> Any:
+    """Nobody split them: every layer draws the same numbers."""
+    return _noisy(scan, None, lambda f: f)
 
 
 def _no_carry(scan: Any) -> Any:
@@ -320,18 +329,6 @@ def _in_tree_mode(scan: Any) -> Any:
 
 def _no_layers(scan: Any) -> Any:
     return run(scan, Tanh(0), batch())
-
-
-def _streams_for_all_layers(scan: Any) -> Any:
-    """`nnx.Rngs` that nobody split: every layer draws the same numbers."""
-
-    @scan(in_axes=(nnx.Carry, 0, None), out_axes=nnx.Carry)
-    def forward(x: jax.Array, layer: Any, rngs: nnx.Rngs) -> jax.Array:
-        return layer(x) * rngs.noise.uniform(x.shape)
-
-    rngs = nnx.Rngs(noise=5)
-    loss = lambda layers, x, rngs: jnp.sum(forward(x, layers, rngs))  # noqa: E731
-    return nnx.jit(nnx.grad(loss))(Tanh(7), batch(), rngs), nnx.split(rngs)[1]
 
 
 def _streams_handed_on(scan: Any) -> Any:

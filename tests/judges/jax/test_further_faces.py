@@ -198,9 +198,10 @@ for _name, _save in SAVED.items():
     FACES[f"a solve, {_name}"] = _solve(_save)
     FACES[f"a solve, {_name}, a plan"] = _solve(_save, plan=PLAN)
 
-SLOW = ("a solve", "remat_scan", "equinox", "scan of rows, under a plan on the host")
+SLOW = ("a solve", "remat_scan", "equinox", "scan, ", "scan of rows, under a plan on")
 """A few of these are asked on each change."""
 FAST = (
+    "scan, no step",
     "equinox while_loop, under a plan",
     "equinox scan of rows, some",
     "remat_scan, in segments",

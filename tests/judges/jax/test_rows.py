@@ -16,6 +16,7 @@ import pytest
 
 import retape
 import retape.jax
+from tests.judges.pairwise import dealt
 
 STEPS, X = 11, np.asarray([0.9, -0.4, 1.3])
 FEW = retape.fixed_space(snapshots=2, stage=2)
@@ -125,22 +126,11 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-OFTEN = {"a tape", "device"}
-CELLS = [
-    pytest.param(
-        write,
-        form,
-        id=f"{write.__name__}-{form}",
-        marks=()
-        if form in OFTEN or (write in (a_ring, a_second_write) and form != "bytes")
-        else pytest.mark.slow,
-    )
-    for write in PROGRAMS
-    for form in FORMS
-]
-
-
-@pytest.mark.parametrize(("write", "form"), CELLS)
+@pytest.mark.parametrize(
+    ("write", "form"),
+    dealt(PROGRAMS, list(FORMS), rounds=2),
+    ids=lambda v: getattr(v, "__name__", v),
+)
 def test_value_rows_and_gradient(write: Rows, form: str) -> None:
     want = jax.value_and_grad(unrolled(write), has_aux=True)(jnp.asarray(X))
     got = FORMS[form](in_a_loop(write, known=form == "counted"))

@@ -9,13 +9,19 @@ import pytest
 from jax import lax
 
 from tests.judges.jax.loops import CELLS, LOOPS, OPTIONS, STEPS
+from tests.judges.pairwise import dealt
 
+OFTEN = ("scan", "equinox while_loop")
+"""Of these each option is asked on each change, of the others what stands here."""
 FAST = [("while_loop", "in segments"), ("ended by data", "under a plan")]
-PARAMETERS = [
-    pytest.param(loop, options, marks=() if fast else pytest.mark.slow)
-    for loop, options in CELLS
-    for fast in [(loop == "scan" and "host" not in options) or (loop, options) in FAST]
-]
+
+
+def marked(cell: tuple[str, str]) -> list[Any]:
+    loop, options = cell
+    fast = (loop in OFTEN and "host" not in options) or cell in FAST
+    return [] if fast else [pytest.mark.slow]
+
+
 CALLS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
     "run": lambda f: f,
     "differentiated": jax.grad,
@@ -40,13 +46,21 @@ def told(loop: str, options: str, call: str, *, deep: bool) -> list[int]:
     return sorted(said)
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize(("loop", "options"), PARAMETERS)
+@pytest.mark.parametrize(
+    ("loop", "options", "call"),
+    [
+        pytest.param(*cell, call, marks=[*marked(cell), *dealt_out.marks])
+        for dealt_out in dealt(CELLS, list(CALLS))
+        for cell, call in [dealt_out.values]
+    ],
+)
 def test_a_step_says_once_what_it_says(loop: str, options: str, call: str) -> None:
     assert told(loop, options, call, deep=False) == list(range(STEPS))
 
 
-@pytest.mark.parametrize(("loop", "options"), PARAMETERS)
+@pytest.mark.parametrize(
+    ("loop", "options"), [pytest.param(*cell, marks=marked(cell)) for cell in CELLS]
+)
 def test_a_branch_inside_of_a_step_says_once_what_it_says(
     loop: str, options: str
 ) -> None:

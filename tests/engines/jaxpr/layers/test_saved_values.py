@@ -70,14 +70,9 @@ def test_loops_keep_carries_for_each_trip_of_the_outermost() -> None:
     found = saved(lambda h, w: looped(h, w, segment_length=4), H, STACK)
     carries = [v for v in found if v.why == "carry"]
     assert [v.nbytes for v in carries] == [3 * CARRY]
+    assert "test_saved_values.py" in carries[0].line
     # A plain loop keeps what is inside of each step, and no carry.
     assert {v.why for v in saved(looped, H, STACK)} == {"argument", "value"}
-
-
-def test_carries_of_segments_are_told_with_their_line() -> None:
-    found = saved(lambda h, w: looped(h, w, segment_length=4), H, STACK)
-    (carry,) = [v for v in found if v.why == "carry"]
-    assert "test_saved_values.py" in carry.line
 
 
 def test_a_plan_s_snapshots_and_tape_are_in_the_list() -> None:

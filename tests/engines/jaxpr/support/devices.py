@@ -54,23 +54,6 @@ def going(c: Any) -> Any:
     return (c[0] < STEPS) & (jnp.max(c[1]) < 50.0)
 
 
-def own_length(x: Any) -> Any:
-    """As many steps as this device's numbers need."""
-    return jnp.sum(
-        lax.while_loop(lambda v: jnp.max(v) > 0.5, lambda v: jnp.sin(v) * 0.9, x)
-    )
-
-
-def own_length_many(x: Any) -> Any:
-    """The same for all devices at once, lane by lane, with a bound."""
-
-    def step(v: Any, _: Any) -> Any:
-        on = jnp.max(v) > 0.5
-        return jnp.where(on, jnp.sin(v) * 0.9, v), None
-
-    return jnp.sum(lax.scan(step, x, None, length=40)[0])
-
-
 def cases(mesh: Any) -> dict[str, tuple[Function, Function]]:
     """For each case the function asked about, and one that JAX can do."""
 
@@ -91,7 +74,6 @@ def cases(mesh: Any) -> dict[str, tuple[Function, Function]]:
 
     plain = jax.grad(counted(alone))
     talk = jax.grad(total(counted(together)))
-    lanes = jax.grad(lambda x: jnp.sum(jax.vmap(own_length_many)(x.reshape(8, -1))))
     return {
         "sharded arguments": (ours(unknown(alone)), plain),
         "checkpointed inside": (jax.grad(total(under(unknown(alone)))), plain),
@@ -103,10 +85,6 @@ def cases(mesh: Any) -> dict[str, tuple[Function, Function]]:
             talk,
         ),
         "talking, gradient outside": (ours(total(unknown(together))), talk),
-        "as many steps as each device needs": (
-            jax.grad(total(under(own_length))),
-            lanes,
-        ),
     }
 
 

@@ -52,14 +52,6 @@ def test_memory_falls_with_the_levels_and_is_no_more_than_by_hand() -> None:
     assert 2 * two < one < temp(lax.scan, 64)
 
 
-@pytest.mark.slow
-def test_a_prime_length_takes_little_more() -> None:
-    two = functools.partial(retape.jax.scan, levels=2)
-    # 61 steps: the gradients of 7 * 8 and of 5 steps are put together.
-    gradients = 61 * 16 * 16 * 8
-    assert temp(two, 61) < temp(two, 64) + gradients
-
-
 # The choice of a nest -----------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -166,37 +166,35 @@ def test_every_argument_of_jax_s_own_is_one_of_ours() -> None:
     assert len(theirs) >= 5
 
 
-@pytest.mark.parametrize(
-    ("policy", "said"),
-    [
-        (
-            "dots",
-            "`policy='dots'` is not a policy, which is asked about each operation",
-        ),
-        (policies.selective, r"If it makes policies, call it, as in `policies.select"),
-        (jax.checkpoint_policies.save_only_these_names, "If it makes policies, call"),
-        (lambda prim: True, r"if it is one, add `\*\*params` to its parameters"),
-        (retape.segments(), "This plan counts steps: pass it to `retape.jax.scan` as"),
-    ],
-    ids=["text", "ours", "jax's", "too few", "plan"],
-)
-def test_what_is_no_policy_is_refused_before_any_call(policy: Any, said: str) -> None:
-    for mark in (checkpoint, retape.jax.Checkpointed):
-        with pytest.raises(retape.PlanError, match=said):
-            mark(jnp.sin, policy=policy)
+MARKS = checkpoint, retape.jax.Checkpointed
+NO_POLICY: list[tuple[Any, str]] = [
+    ("dots", "`policy='dots'` is not a policy, which is asked about each operation"),
+    (policies.selective, r"If it makes policies, call it, as in `policies.select"),
+    (jax.checkpoint_policies.save_only_these_names, "If it makes policies, call"),
+    (lambda prim: True, r"if it is one, add `\*\*params` to its parameters"),
+    (retape.segments(), "This plan counts steps: pass it to `retape.jax.scan` as"),
+]
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    *(
+        (lambda mark=mark, policy=policy: mark(jnp.sin, policy=policy), said)
+        for mark in MARKS
+        for policy, said in NO_POLICY
+    ),
+    (
+        lambda: checkpoint(polizy=None),
+        r"no function, and so nothing to call with \['polizy'\]. "
+        "Its options are policy",
+    ),
+    (lambda: checkpoint(cast(Any, 3.0)), "Pass a function or a layer"),
+]
 
 
-def test_an_option_that_is_unknown_is_refused_and_not_lost() -> None:
-    said = (
-        r"no function, and so nothing to call with \['polizy'\]. Its options are policy"
-    )
-    with pytest.raises(retape.PlanError, match=said):
-        checkpoint(polizy=None)
-
-
-def test_what_cannot_be_called_is_refused() -> None:
-    with pytest.raises(retape.UnsupportedError, match="Pass a function or a layer"):
-        checkpoint(3.0)  # pyright: ignore
+@pytest.mark.parametrize(("make", "said"), REFUSED)
+def test_what_cannot_be_is_refused_before_any_call(
+    make: Callable[[], Any], said: str
+) -> None:
+    with pytest.raises((retape.PlanError, retape.UnsupportedError), match=said):
+        make()
 
 
 def test_a_branch_on_a_traced_value_is_refused_by_the_function_s_name() -> None:

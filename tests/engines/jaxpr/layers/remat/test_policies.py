@@ -50,18 +50,6 @@ def test_named_values_are_saved_and_others_computed_again() -> None:
     assert_near(jax.grad(checkpoint(f, policy=save))(0.5), jax.grad(f)(0.5))
 
 
-def test_a_name_is_either_saved_or_offloaded() -> None:
-    with pytest.raises(retape.PlanError, match="cannot be both saved and offloaded"):
-        policies.names(save=["a"], offload=["a", "b"])
-
-
-@pytest.mark.parametrize("save", ["scores", 3, [1]], ids=str)
-def test_what_is_no_list_of_names_is_refused(save: Any) -> None:
-    said = "is not a list of names. Pass the names that were given by `checkpoint_name`"
-    with pytest.raises(retape.PlanError, match=said):
-        policies.names(save=save)
-
-
 def test_offloaded_names_are_left_to_jax() -> None:
     def f(x: Any) -> Any:
         return jnp.cos(checkpoint_name(jnp.sin(x), "far")).sum()
@@ -152,15 +140,24 @@ def test_slices_of_a_stack_are_neither_copied_nor_gathered() -> None:
     assert_near(program(w, x), jax.grad(stacked)(w, x))
 
 
+NAMES = "scores", 3, [1]
+NO_NAMES = "is not a list of names. Pass the names that were given by `checkpoint_name`"
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: policies.every_n(0), r"`every_n\(n=0\)` is not valid"),
         (lambda: policies.every_n(-3), "at least 1"),
         (lambda: policies.within("many"), "many"),
+        (
+            lambda: policies.names(save=["a"], offload=["a", "b"]),
+            "cannot be both saved and offloaded",
+        ),
+        *((lambda save=save: policies.names(save=save), NO_NAMES) for save in NAMES),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(make: Any, said: str) -> None:
+def test_what_cannot_be_is_refused(make: Any, said: str) -> None:
     with pytest.raises(retape.PlanError, match=said):
         make()
 
