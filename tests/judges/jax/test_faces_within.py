@@ -98,19 +98,66 @@ FACES: dict[str, Callable[[Any], Any]] = {
 SLOW = ("diffrax", "optimistix", "counters made inside", "marked in checkpointed")
 
 
+def assert_kept(gradient: Any, x: Any, budget: int) -> None:
+    try:
+        told = jax.jit(gradient).lower(x).compile().memory_analysis()
+    except retape.BudgetError as error:
+        # Refused by name: what does not fit cannot be left out.
+        assert error.least is not None and error.least > budget
+        return
+    assert told is not None and told.temp_size_in_bytes <= budget
+
+
 @pytest.mark.parametrize(
     "face",
     [pytest.param(f, marks=pytest.mark.slow if f in SLOW else ()) for f in FACES],
 )
 def test_a_face_keeps_a_budget(face: str) -> None:
-    gradient = jax.jit(jax.grad(FACES[face]))
-    try:
-        told = gradient.lower(X).compile().memory_analysis()
-    except retape.BudgetError as error:
-        # Refused by name: what does not fit cannot be left out.
-        assert error.least is not None and error.least > BUDGET
-        return
-    assert told is not None and told.temp_size_in_bytes <= BUDGET
+    assert_kept(jax.grad(FACES[face]), X, BUDGET)
+
+
+# The forms that loops of a sweep have ---------------------------------------------------
+
+
+def _steps(x: Any) -> Any:
+    step = lambda i, x: jnp.roll(jnp.sin(x) * 0.9 + 0.1 * x * x, 1)  # noqa: E731
+    return jnp.sum(lax.fori_loop(0, 60, step, x) ** 2)
+
+
+def _rows(x: Any) -> Any:
+    def step(i: Any, s: Any) -> Any:
+        big, v = s
+        return big.at[i % 4].set(jnp.sin(v) + big[(i + 1) % 4]), jnp.cos(v) * big[i % 4]
+
+    big, v = lax.fori_loop(0, 60, step, (jnp.ones((4, x.size)) * x, x))
+    return jnp.sum(big) + jnp.sum(v)
+
+
+def _nested(x: Any) -> Any:
+    def outer(i: Any, s: Any) -> Any:
+        turn = lambda j, t: (jnp.sin(t[0]) + 0.1 * t[1], jnp.cos(t[1]) * t[0])  # noqa: E731
+        a, b = lax.fori_loop(0, 5, turn, s)
+        return b, jnp.roll(a, 1) * 0.9
+
+    a, b = lax.fori_loop(0, 12, outer, (x, x * 0.5))
+    return jnp.sum(a * b)
+
+
+LONG = jnp.linspace(0.1, 1.0, 1000)
+IN_FORMS = [(_steps, 1), (_rows, 4), (_nested, 1)]
+"""Programs, and how many such arrays are a state of them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("states", [8, 20])
+@pytest.mark.parametrize("loops", ["host", "device"])
+@pytest.mark.parametrize(("program", "each"), IN_FORMS)
+def test_a_budget_is_kept_in_each_form(
+    program: Any, each: int, loops: Any, states: int
+) -> None:
+    budget = states * LONG.nbytes * each
+    plan = retape.within(budget)
+    assert_kept(retape.jax.grad(program, plan=plan, loops=loops), LONG, budget)
 
 
 def test_arrays_that_are_closed_over_are_told() -> None:

@@ -7,6 +7,7 @@ and the gradient of the same program by Python, JAX, Flax or diffrax alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import diffrax
@@ -132,6 +133,55 @@ FACES["equinox scan with a buffer"] = (
 )
 
 
+# Buffers of Equinox's loops -----------------------------------------------------------
+
+
+def _nested(loop: Function, x: Any, *, inner: bool, after: bool = False) -> Any:
+    loop = partial(loop, kind="checkpointed", max_steps=4)
+
+    def outer(carry: Any) -> Any:
+        i, v = carry
+        step = lambda c: (c[0], c[1] + 1, c[2].at[2 * c[0] + c[1]].set(x))  # noqa: E731
+        chosen = (lambda c: c[2]) if inner else None
+        _, _, v = loop(lambda c: c[1] < 2, step, (i, 0, v), buffers=chosen)
+        return i + 1, v.at[i].set(x * x, pred=i > 0) if after else v
+
+    out = loop(lambda c: c[0] < 2, outer, (0, jnp.zeros(4)), buffers=lambda c: c[1])
+    return out[1] @ jnp.arange(1.0, 5.0)
+
+
+def _set_by(step: Function, loop: Function, x: Any) -> Any:
+    body = lambda c: (c[0] + 1, step(c[1], c[0], x))  # noqa: E731
+    start = (0, jnp.zeros(4))
+    how: dict[str, Any] = {"kind": "checkpointed", "max_steps": 4}
+    out = loop(lambda c: c[0] < 3, body, start, buffers=lambda c: c[1], **how)
+    return out[1] @ jnp.arange(1.0, 5.0)
+
+
+BUFFERS: dict[str, Function] = {
+    "of both loops": partial(_nested, inner=True),
+    "of the outer loop": partial(_nested, inner=False),
+    "set": partial(_set_by, lambda v, i, x: v.at[i].set(x)),
+    "set if": partial(_set_by, lambda v, i, x: v.at[i].set(x, pred=i > 0)),
+    "buffer_at_set": partial(
+        _set_by, lambda v, i, x: eqxi.buffer_at_set(v, i, x, pred=i > 0)
+    ),
+    "its type": partial(
+        _set_by, lambda v, i, x: v.at[i].set(x.astype(v.dtype) * v.size * len(v.shape))
+    ),
+}
+for _name, _used in BUFFERS.items():
+    FACES[f"a buffer, {_name}"] = (
+        partial(_used, retape.equinox.while_loop),
+        partial(_used, eqxi.while_loop),
+    )
+# Rows 0 and 1, then 2 and 3 are x; row 1 is x * x in the end.
+FACES["a buffer, one after an inner loop"] = (
+    partial(_nested, retape.equinox.while_loop, inner=False, after=True),
+    lambda x: 8 * x + 2 * x * x,
+)
+
+
 # NNX ---------------------------------------------------------------------------------
 
 
@@ -198,7 +248,15 @@ for _name, _save in SAVED.items():
     FACES[f"a solve, {_name}"] = _solve(_save)
     FACES[f"a solve, {_name}, a plan"] = _solve(_save, plan=PLAN)
 
-SLOW = ("a solve", "remat_scan", "equinox", "scan, ", "scan of rows, under a plan on")
+SLOW = (
+    "a solve",
+    "a buffer, its",
+    "a buffer, of",
+    "remat_scan",
+    "equinox",
+    "scan, ",
+    "scan of rows, under a plan on",
+)
 """A few of these are asked on each change."""
 FAST = (
     "scan, no step",
