@@ -116,7 +116,7 @@ def test_a_face_keeps_a_budget(face: str) -> None:
     assert_kept(jax.grad(FACES[face]), X, BUDGET)
 
 
-# The forms that loops of a sweep have ---------------------------------------------------
+# The forms that loops of a sweep have -------------------------------------------------
 
 
 def _steps(x: Any) -> Any:

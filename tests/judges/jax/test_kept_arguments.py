@@ -180,7 +180,7 @@ FORWARD = ("forwards", "forward over reverse", "linearized")
     [
         pytest.param(p, d, marks=() if fast else pytest.mark.slow)
         for p in FUNCTIONS
-        for d in DERIVATIVES
+        for d in (DERIVATIVES if p in PROGRAMS else ("gradient", "compiled"))
         for fast in [d == "gradient" and p not in ("sum", "twice", "whole numbers")]
         if not (p == "custom rule" and d in FORWARD)
     ],
