@@ -256,9 +256,6 @@ def test_a_term_of_the_gradient_that_would_be_spread_is_refused(found):
     functions = returns("cost_gradient", found)
     with pytest.raises(retape.MachineError, match=f"`cost_gradient`.* k = {N}"):
         run_program(x0=X0, **functions)
-
-
-def test_a_cost_that_changes_its_shape_is_refused():
     functions = returns("cost", None)
     functions["cost"] = lambda x, k: np.ones((3, 1) if k == 2 else 3)
     with pytest.raises(retape.MachineError, match="`cost` returned for k = 2"):
@@ -278,17 +275,19 @@ ARITIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ARITIES)
-def test_a_function_of_other_parameters_is_refused_before_the_first_step(name):
-    functions = returns(name, None) | {name: ARITIES[name]}
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        *((retape.adjoint, name) for name in ARITIES),
+        *((retape.check_adjoint, n) for n in ("tangent", "inner", "value", "cost")),
+        (retape.check_adjoint, "tape"),
+    ],
+)
+def test_a_function_of_other_parameters_is_refused_before_the_first_step(call, name):
+    if call is retape.adjoint:
+        functions = returns(name, None) | {name: ARITIES[name]}
+    else:
+        functions = {"step": step, "reverse_step": reverse_step, "steps": 2}
+        functions[name] = lambda: 0.0
     with pytest.raises(retape.PlanError, match=f"`{name}` is called as `{name}\\("):
-        run_program(x0=X0, **functions)
-
-
-@pytest.mark.parametrize("name", ["tangent", "inner", "value", "cost", "tape"])
-def test_so_is_one_of_check_adjoint(name):
-    functions: dict[str, Any] = {name: lambda: 0.0}
-    with pytest.raises(retape.PlanError, match=f"`{name}` is called as `{name}\\("):
-        run_program(
-            step, reverse_step, X0, steps=2, **functions, call=retape.check_adjoint
-        )
+        run_program(x0=X0, **functions, call=call)

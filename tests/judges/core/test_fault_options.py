@@ -17,7 +17,8 @@ NOT_BYTES = ["2 seconds", float("nan"), -1, 0, True, [2]]
 NOT_COUNTS = ["2", float("nan"), -1, True, 2.5]
 NO_PATHS = [b"run", "a\0b", 3, None]
 
-DISKS: dict[str, Any] = {
+STORES: dict[str, Any] = {
+    "memory": lambda path, **options: retape.MemoryStore(**options),
     "disk": lambda path, **options: retape.DiskStore(path, **options),
     "remote": lambda path, **options: RemoteStore(f"memory://{path}", **options),
 }
@@ -28,20 +29,14 @@ OPTIONS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", DISKS)
 @pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name in OPTIONS for value in OPTIONS[name]]
+    ("kind", "name"),
+    [(k, name) for k in STORES for name in OPTIONS if (k, name) != ("memory", "every")],
 )
-def test_an_option_of_a_durable_store(kind, name, value, tmp_path):
-    with pytest.raises(retape.RetapeError, match=f"`{name}="):
-        DISKS[kind](tmp_path, **{name: value})
-
-
-@pytest.mark.parametrize("name", ["capacity", "capacity_bytes"])
-def test_an_option_of_a_store_in_memory(name):
+def test_an_option_of_a_store(kind, name, tmp_path):
     for value in OPTIONS[name]:
         with pytest.raises(retape.RetapeError, match=f"`{name}="):
-            retape.MemoryStore(**{name: value})
+            STORES[kind](tmp_path, **{name: value})
 
 
 @pytest.mark.parametrize("path", NO_PATHS)

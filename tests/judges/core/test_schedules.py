@@ -180,17 +180,13 @@ def spent(case):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_is_legal_and_reverses_every_step_once(kind):
+    """And no tier ever holds more than its room."""
     for case in cases(kind, [*range(20), 61, 100]):
         counts = case.replayed()
         assert counts.taped == case.n
         if kind in OFFLINE:
             assert counts == case.made.counts()
             assert list(case.made) == list(case.made)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_tier_ever_holds_more_than_its_room(kind):
-    for case in cases(kind, [*range(20), 61, 100]):
         if kind is chain:
             assert case.made.peak_bytes() <= case.made.budget
             continue
