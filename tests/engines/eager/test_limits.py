@@ -125,26 +125,25 @@ def test_a_loop_of_calls_is_not_counted() -> None:
     assert under.report.bookkeeping_bytes is None
 
 
-@pytest.mark.parametrize("memory", [10**9, 1_500])
 def test_a_record_goes_with_its_graph_and_waits_for_no_collector(
-    memory: int, accelerated: bool
+    accelerated: bool,
 ) -> None:
     """A cycle kept it beside the next run's, 2.3 MB of 9 for 6,000 operators."""
     net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)))
 
-    def train() -> None:
-        with recompute(memory=memory):
-            loss = net(torch.ones(2, 4)).sum()
-        loss.backward()
+    def train(times: int) -> None:
+        for _ in range(times):
+            for memory in (10**9, 1_500):
+                with recompute(memory=memory):
+                    loss = net(torch.ones(2, 4)).sum()
+                loss.backward()
 
-    for _ in range(3):  # the record of the first waits for its plan
-        train()
+    train(3)  # the record of the first waits for its plan
     gc.collect()
     gc.disable()
     try:
         before = len(gc.get_objects())
-        for _ in range(5):
-            train()
+        train(5)
         assert len(gc.get_objects()) - before < 20
     finally:
         gc.enable()

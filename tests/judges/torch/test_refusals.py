@@ -99,22 +99,34 @@ OPAQUE: dict[str, Callable[[Any], Any]] = {
 }
 
 
+LIMITS = [{"snapshots": 2, "stage": 1}, {"memory": "1MB"}]
+
+
+def assert_exact(make: Callable[[], Any], f: Callable[[Any], Any], limits: Any) -> Any:
+    """The gradient of the values is the plain one; what is made, without a budget."""
+    found = []
+    for under in (contextlib.nullcontext(), recompute(**limits)):
+        torch.manual_seed(0)
+        given = make()
+        with under:
+            made = f(given)
+            loss = (made.values() if made.is_nested else made).square().sum()
+        loss.backward()
+        grad = plainly(given.grad)
+        found.append(grad.values() if grad.is_nested else grad)
+    assert torch.equal(*found)
+
+
 @pytest.mark.usefixtures("accelerated")
-@pytest.mark.parametrize("limits", [{"snapshots": 2, "stage": 1}, {"memory": "1MB"}])
+@pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("sizes", [None, "sizes", "strides"])
 @pytest.mark.parametrize("name", OPAQUE)
 def test_opaque_wrappers_are_exact(name: str, sizes: Any, limits: Any) -> None:
-    found = []
-    for under in (contextlib.nullcontext(), recompute(**limits)):
-        inner = torch.linspace(-1, 1, 12).view(4, 3).requires_grad_()
-        w = Wrapped(inner, sizes)
-        kept = pytest.warns(retape.RetapeWarning, match="take it apart")
-        with kept if found else contextlib.nullcontext():
-            with under:
-                loss = OPAQUE[name](w).sum()
-        loss.backward()
-        found.append(w.grad.inner)
-    assert torch.equal(*found)
+    def made() -> Any:
+        return Wrapped(torch.linspace(-1, 1, 12).view(4, 3).requires_grad_(), sizes)
+
+    with pytest.warns(retape.RetapeWarning, match="take it apart"):
+        assert_exact(made, OPAQUE[name], limits)
 
 
 class Carrier(torch.Tensor):
@@ -167,9 +179,9 @@ def test_a_question_about_metadata_is_answered(question: str, sizes: Any) -> Non
         assert ask(Wrapped(plain, sizes)) == ask(plain)
 
 
-def jagged(*, grad: bool = True) -> Any:
+def jagged() -> Any:
     rows = [torch.linspace(0, 1, 3 * n).view(n, 3) for n in (2, 4, 1)]
-    return torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=grad)
+    return torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
 
 
 M = torch.linspace(-1, 1, 9).view(3, 3)
@@ -192,15 +204,10 @@ JAGGED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("limits", [{"snapshots": 2, "stage": 1}, {"memory": "1MB"}])
+@pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", JAGGED)
 def test_jagged_tensors_are_exact(name: str, limits: Any) -> None:
-    plain, ours = jagged(), jagged()
-    JAGGED[name](plain).values().square().sum().backward()
-    with recompute(**limits):
-        loss = JAGGED[name](ours).values().square().sum()
-    loss.backward()
-    assert torch.equal(ours.grad.values(), plain.grad.values())
+    assert_exact(jagged, JAGGED[name], limits)
 
 
 def sparse(x: Any) -> Any:
@@ -232,14 +239,8 @@ STORAGELESS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("name", STORAGELESS)
-def test_tensors_without_a_storage_are_right(name: str) -> None:
-    found = []
-    for under in (None, recompute(snapshots=2, stage=1), recompute(memory="1MB")):
-        torch.manual_seed(0)
-        x = torch.linspace(0.1, 0.9, 3).requires_grad_()
-        f = STORAGELESS[name]
-        loss = (f if under is None else under(f))(x).square().sum()
-        loss.backward()
-        found.append(x.grad)
-    assert all(torch.equal(each, found[0]) for each in found)
+def test_tensors_without_a_storage_are_right(name: str, limits: Any) -> None:
+    three = lambda: torch.linspace(0.1, 0.9, 3).requires_grad_()  # noqa: E731
+    assert_exact(three, STORAGELESS[name], limits)

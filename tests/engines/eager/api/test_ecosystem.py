@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch._dynamo.testing import CompileCounter
-from torch._higher_order_ops import while_loop as _while_loop
 
 import retape.torch
 from retape import DeterminismError, UnsupportedError
@@ -64,15 +63,7 @@ INSIDE = {
         torch.stack([w, 2 * w])
     ).sum(),
     "dual numbers": dual,
-    "while_loop": lambda w: _while_loop(
-        lambda k, h: k < 3, lambda k, h: (k + 1, h.sin()), (torch.tensor(0), w * 1)
-    )[1].sum(),
-    "cond": lambda w: torch.cond(
-        w.sum() > 0, lambda w: (w.sin(),), lambda w: (w.cos(),), (w,)
-    )[0].sum(),
-    "sparse": lambda w: torch.sparse.mm(torch.eye(6).to_sparse(), w.sin()).sum(),
     "compressed": lambda w: (torch.eye(6).to_sparse_csr() @ w.cos()).square().sum(),
-    "sparse of a value": lambda w: torch.sparse.mm(w.sin().to_sparse(), w).sum(),
 }
 
 

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 import retape.torch
 from retape import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager.api import _available_bytes as available
+from tests.judges.torch.models import MODELS
 from tests.judges.torch.rows import least, row, run
 
 
 def perceptron() -> tuple[nn.Module, Tensor]:
-    layers = [m for _ in range(20) for m in (nn.Linear(64, 64), nn.ReLU())]
-    return nn.Sequential(*layers), torch.randn(128, 64)
+    return MODELS["perceptron"]()[0], torch.randn(128, 64)
 
 
 def loss_of(model: nn.Module) -> Callable[[Tensor], Tensor]:

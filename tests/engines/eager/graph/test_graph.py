@@ -1,6 +1,5 @@
 """The graph with marked checkpoints: every fault of the original, mended."""
 
-import gc
 import threading
 import weakref
 from collections.abc import Callable
@@ -41,22 +40,20 @@ def test_without_saved_random_state_the_mask_differs() -> None:
 
 
 def test_a_deep_chain_does_not_overflow_the_stack() -> None:
-    graph, root = chain(20_000)
+    graph, root = chain(5_000)
     expected = root.value.clone()
     graph.release(*graph.nodes)
     assert torch.equal(graph.recompute(root), expected)
 
 
-@pytest.mark.parametrize(("limit", "deep"), [(9, True), (10, False)])
-def test_the_depth_limit_is_enforced(limit: int, deep: bool) -> None:
+def test_the_depth_limit_is_enforced() -> None:
     graph, root = chain(10)
-    graph.mark_checkpoint(root, save_inputs=False, max_recompute_depth=limit)
+    graph.mark_checkpoint(root, save_inputs=False, max_recompute_depth=9)
     graph.release(*graph.nodes)
-    if deep:
-        with pytest.raises(MachineError, match="`max_recompute_depth=9`"):
-            graph.recompute(root)
-    else:
-        assert graph.recompute(root) is root.value
+    with pytest.raises(MachineError, match="`max_recompute_depth=9`"):
+        graph.recompute(root)
+    graph.mark_checkpoint(root, save_inputs=False, max_recompute_depth=10)
+    assert graph.recompute(root) is root.value
 
 
 def test_saved_inputs_have_no_history_and_leave_no_ghosts() -> None:
@@ -87,7 +84,6 @@ def test_memory_is_given_back() -> None:
     dead = weakref.ref(graph.nodes[5].value.untyped_storage())
     graph.auto_checkpoint_every_n(root, 4, save_inputs=False)
     graph.release_unmarked()
-    gc.collect()
     assert dead() is None
     assert live_bytes(graph) == 4 * 32
     graph.backward(root)
