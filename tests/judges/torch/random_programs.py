@@ -2,13 +2,16 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests.judges.torch.models import MODELS, Task
 
-class RandomProgram:
+
+class RandomProgram(nn.Module):
     """A program that is the same whenever it is called.
 
     Args:
@@ -16,13 +19,14 @@ class RandomProgram:
     """
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         rng = random.Random(seed)
         torch.manual_seed(seed)
         self.width, self.batch = rng.choice([16, 32, 48]), rng.choice([32, 64, 128])
         size = (self.width, self.width)
         count = rng.randint(1, 5)
-        self.weights = [nn.Parameter(torch.randn(size) / 5) for _ in range(count)]
-        self.vectors = [nn.Parameter(torch.randn(self.width) / 9) for _ in range(2)]
+        self.weights = nn.ParameterList(torch.randn(size) / 5 for _ in range(count))
+        self.vectors = nn.ParameterList(torch.randn(self.width) / 9 for _ in range(2))
         self.table = nn.Parameter(torch.randn(20, self.width))
         self.norm = nn.BatchNorm1d(self.width)
         self.rows = torch.arange(self.batch)
@@ -35,19 +39,7 @@ class RandomProgram:
             for _ in range(rng.randint(10, 70))
         ]
 
-    def parameters(self) -> list[nn.Parameter]:
-        normed = self.norm.parameters()
-        return [*self.weights, *self.vectors, self.table, *normed]
-
-    def reset(self) -> None:
-        """As before the first step, with room for the gradients."""
-        torch.manual_seed(1)
-        self.norm.reset_running_stats()
-        for parameter in self.parameters():
-            if parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-
-    def __call__(self) -> list[Tensor]:
+    def forward(self) -> Tensor:
         pool = [self.input @ self.weights[0]]
         for kind, a, b, c in self.steps:
             old = pool[int(a * len(pool))]
@@ -55,8 +47,10 @@ class RandomProgram:
             if len(pool) > 4:
                 pool.pop(int(b * (len(pool) - 1)))
             del old
-        return [(t * t).mean() if k else t.square().mean()
-                for k, t in enumerate(pool[-self.outputs :])]  # fmt: skip
+        ends = pool[-self.outputs :]
+        return sum(
+            (t * t).mean() if k else t.square().mean() for k, t in enumerate(ends)
+        )
 
     def step(self, kind: int, x: Tensor, old: Tensor, b: float, c: float) -> Tensor:
         """The value that follows `x`."""
@@ -107,3 +101,12 @@ KINDS: list[Callable[..., Tensor]] = [
     exponents_of_parts,
     lambda p, x, old, w, v: x[:, 1:].mul(x[:, :-1]).sum(1, keepdim=True).tanh() + x,
 ]
+
+
+def random_program(seed: int) -> Task:
+    program = RandomProgram(seed)
+    return program, program
+
+
+for seed in range(4):
+    MODELS[f"random_{seed}"] = partial(random_program, seed)

@@ -17,10 +17,9 @@ from retape import BudgetError
 from retape.torch import recompute
 from tests.judges.torch.allocator import Peak
 from tests.judges.torch.hard import PROGRAMS
-from tests.judges.torch.models import MODELS, NOT_ESTIMATED
-from tests.judges.torch.random_programs import RandomProgram
+from tests.judges.torch.models import NOT_ESTIMATED
+from tests.judges.torch.random_programs import MODELS
 
-RANDOM_SEEDS = range(4)
 STEPS = 2  # of training
 
 
@@ -51,28 +50,6 @@ class Trained:
         return [*found, *self.net.state_dict().values()]
 
 
-class Random:
-    """A step of a random program."""
-
-    def __init__(self, seed: int) -> None:
-        self.program = RandomProgram(seed)
-
-    def loss(self) -> Tensor:
-        return torch.stack(self.program()).sum()
-
-    reset = property(lambda self: self.program.reset)
-
-    def __call__(self, under: Callable[[], Any]) -> list[Tensor]:
-        self.reset()
-        with under():
-            loss = self.loss()
-        loss.backward()
-        grads = (p.grad for p in self.program.parameters() if p.grad is not None)
-        mean = self.program.norm.running_mean
-        assert mean is not None
-        return [loss.detach(), *grads, mean]
-
-
 def with_gradients(parameters: list[nn.Parameter]) -> None:
     """Budgets leave gradients of leaves out: these are there before."""
     for each in parameters:
@@ -80,7 +57,7 @@ def with_gradients(parameters: list[nn.Parameter]) -> None:
             each.grad = torch.zeros_like(each)
 
 
-ROWS = [*PROGRAMS, *MODELS, *(f"random_{seed}" for seed in RANDOM_SEEDS)]
+ROWS = [*PROGRAMS, *MODELS]
 # They can be called without a recomputation of their own, and say what they cost.
 WITH_A_LOSS = [name for name in ROWS if name not in PROGRAMS]
 ESTIMATED = [name for name in WITH_A_LOSS if name not in NOT_ESTIMATED]
@@ -90,9 +67,7 @@ ESTIMATED = [name for name in WITH_A_LOSS if name not in NOT_ESTIMATED]
 def row(name: str) -> Any:
     if name in PROGRAMS:
         return PROGRAMS[name]
-    if name in MODELS:
-        return Trained(name)
-    return Random(int(name.removeprefix("random_")))
+    return Trained(name)
 
 
 class Outcome(NamedTuple):

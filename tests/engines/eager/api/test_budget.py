@@ -7,13 +7,14 @@ from torch import nn
 import retape
 from retape import BudgetError, PlanError
 from retape import torch as retape_torch
-from tests.engines.eager.support.seams import forget
 from tests.judges.torch.allocator import peak_bytes
 
+WRONG = ["2 XB", "much", "", -1, 0, float("inf"), "0GB", retape.logarithmic()]
 
-@pytest.mark.parametrize("memory", ["2 XB", "much", "", -1, 0, float("inf"), "0GB"])
+
+@pytest.mark.parametrize("memory", WRONG, ids=str)
 def test_a_wrong_amount_is_refused(memory: object) -> None:
-    with pytest.raises(PlanError, match="memory="):
+    with pytest.raises(PlanError, match="memory=|an amount of memory"):
         retape_torch.recompute(memory=memory)  # type: ignore[arg-type]
 
 
@@ -65,19 +66,3 @@ def test_values_that_the_program_holds_are_in_the_least() -> None:
         return caught.value.least
 
     assert least(True) >= least(False) + 8 * 64 * 64 * 4
-
-
-def test_a_budget_is_also_what_within_makes() -> None:
-    model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(20)])
-    reports = []
-    for memory in ("150kB", retape.within("150kB")):
-        forget()
-        under = retape_torch.recompute(memory=memory)
-        with under:
-            loss = model(torch.ones(64, 32)).sum()
-        loss.backward()
-        reports.append(under.report)
-    assert reports[0] == reports[1]
-    assert reports[0].recomputed > 0
-    with pytest.raises(PlanError, match="is not an amount of memory"):
-        retape_torch.recompute(memory=retape.logarithmic())

@@ -35,15 +35,6 @@ def loss_in(under: Any, w: torch.Tensor) -> torch.Tensor:
         return body(w)
 
 
-def test_vmap_around_a_recomputation() -> None:
-    w = weight()
-    both = torch.stack([w.detach(), 2 * w.detach()]).requires_grad_()
-    expected = torch.autograd.grad(torch.vmap(body)(both).sum(), both)[0]
-    run = small()
-    found = torch.autograd.grad(torch.vmap(run(body))(both).sum(), both)[0]
-    assert torch.equal(found, expected)
-
-
 def row(w: torch.Tensor) -> torch.Tensor:
     return torch.sin(torch.ones(6) @ w).square().sum()
 
