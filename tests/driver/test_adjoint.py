@@ -178,13 +178,6 @@ def test_a_step_that_is_run_again_only_for_a_tape_is_looked_at(stage):
             verified(verify)
 
 
-def test_numbers_of_steps_may_be_numpys():
-    state = call(
-        lambda x, k: x + 1, lambda x, k, g: g, x0=0, seed=lambda x: 1, steps=np.int64(5)
-    ).state
-    assert state == 5
-
-
 def test_a_step_that_changes_its_argument_against_the_hint_is_told():
     start = np.ones(4)
     with pytest.raises(ValueError, match="read-only") as found:

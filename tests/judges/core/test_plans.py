@@ -135,7 +135,7 @@ def test_a_run_whose_end_is_not_known_gives_the_same(make, plan, kind, tmp_path)
     check(program, call(program, PLANS[plan], kind, tmp_path, known=False))
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("steps", [0, 1, np.int64(2)])
 @pytest.mark.parametrize("plan", PLANS)
 def test_short_runs(plan, steps, tmp_path):
     for i, (make, known) in enumerate(product((pure, with_costs), (True, False))):

@@ -207,8 +207,8 @@ def late(k: int, rate: float) -> float:
     return rate if k >= 25 else 0.1
 
 
-def of_closure(rate: float) -> Any:
-    return lambda x, k: x + late(k, rate) * np.sin(x)
+def moved(x: Any, k: int, rate: float) -> Any:
+    return x + late(k, rate) * np.sin(x)
 
 
 def of_array(rate: float) -> Any:
@@ -218,13 +218,9 @@ def of_array(rate: float) -> Any:
 
 def of_default(rate: float) -> Any:
     def step(x: Any, k: int, by: float = rate) -> Any:
-        return x + late(k, by) * np.sin(x)
+        return moved(x, k, by)
 
     return step
-
-
-def of_keyword(rate: float) -> Any:
-    return partial(lambda x, k, by: x + late(k, by) * np.sin(x), by=rate)
 
 
 class Solver:
@@ -232,7 +228,7 @@ class Solver:
         self.parts = {"inner": [types.SimpleNamespace(), rate]}
 
     def step(self, x: Any, k: int) -> Any:
-        return x + late(k, self.parts["inner"][1]) * np.sin(x)
+        return moved(x, k, self.parts["inner"][1])
 
     __call__ = step
 
@@ -243,32 +239,31 @@ def of_function(rate: float) -> Any:
 
 
 def of_code(rate: float) -> Any:
-    if rate == 0.1:
-        return lambda x, k: x + late(k, 0.1) * np.sin(x)
-    return lambda x, k: x + late(k, 0.2) * np.sin(x)
+    one, other = (lambda x, k: moved(x, k, 0.1)), (lambda x, k: moved(x, k, 0.2))
+    return one if rate == 0.1 else other
 
 
 def of_code_inside(rate: float) -> Any:
     if rate == 0.1:
-        return lambda x, k: (lambda: x + late(k, 0.1) * np.sin(x))()
-    return lambda x, k: (lambda: x + late(k, 0.2) * np.sin(x))()
+        return lambda x, k: (lambda: moved(x, k, 0.1))()
+    return lambda x, k: (lambda: moved(x, k, 0.2))()
 
 
 def of_global(rate: float) -> Any:
     globals()["RATE"] = rate
-    return lambda x, k: (lambda: x + late(k, RATE) * np.sin(x))()
+    return lambda x, k: (lambda: moved(x, k, RATE))()
 
 
 def vectorised(rate: float) -> Any:
-    add = np.vectorize(lambda x, k: x + late(k, rate) * np.sin(x))
+    add = np.vectorize(lambda x, k: moved(x, k, rate))
     return lambda x, k: add(x, k)
 
 
 DATA: dict[str, Any] = {
-    "closure": of_closure,
+    "closure": lambda rate: lambda x, k: moved(x, k, rate),
     "array": of_array,
     "default": of_default,
-    "partial": of_keyword,
+    "partial": lambda rate: partial(lambda x, k, by: moved(x, k, by), by=rate),
     "method": lambda rate: Solver(rate).step,
     "object": Solver,
     "function": of_function,
