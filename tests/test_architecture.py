@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed, statements
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "retape"
 PAGE = ROOT / "docs" / "devdocs" / "architecture.md"
@@ -32,12 +34,6 @@ FRONT = {
     "interop",
 }  # fmt: skip
 KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "scipy"}
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """Read once: every test looks at every module."""
-    return ast.parse(path.read_text())
 
 
 def layer_of(module: str) -> str:
@@ -70,7 +66,7 @@ def imports(path: Path, sources: Path) -> set[str]:
     module = module_name(path, sources)
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(parsed(path)):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from tests.sources import parsed, statements
+
 ROOT = Path(__file__).resolve().parent
 MOST_IMPORTS = 60
 
@@ -116,7 +118,7 @@ def is_private(dotted: str) -> bool:
 def imports(tree: ast.AST) -> list[str]:
     """The private names and modules that a program imports, one for each statement."""
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             found += [a.name for a in node.names if is_private(a.name)]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -150,7 +152,7 @@ def patches(tree: ast.AST) -> list[str]:
 def aliases(tree: ast.AST) -> dict[str, str]:
     """What the imported names of a program stand for."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             found |= {a.asname or a.name: a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -161,8 +163,7 @@ def aliases(tree: ast.AST) -> dict[str, str]:
 @cache
 def programs() -> dict[str, ast.AST]:
     return {
-        str(path.relative_to(ROOT)): ast.parse(path.read_text())
-        for path in sorted(ROOT.rglob("*.py"))
+        str(path.relative_to(ROOT)): parsed(path) for path in sorted(ROOT.rglob("*.py"))
     }
 
 

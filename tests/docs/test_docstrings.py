@@ -37,10 +37,10 @@ def modules() -> dict[str, Path]:
 
 
 def parameters() -> list[Any]:
-    """The modules of each folder, which share a process; slow ones are alone."""
+    """The modules of each package, which share a process; slow ones are alone."""
     found: dict[str, list[str]] = {}
     for name, path in modules().items():
-        folder = ".".join(path.relative_to(SOURCES).parent.parts)
+        folder = ".".join(path.relative_to(SOURCES).parent.parts[:4])
         found.setdefault(name if name in SLOW else folder, []).append(name)
     return [
         pytest.param(names, id=name, marks=pytest.mark.slow if name in SLOW else ())

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tests.sources import parsed_text
+
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "retape"
 
 VERBS = "|".join(("write", "pass", "say", "use", "call", "set", "give", "run"))
@@ -87,7 +89,7 @@ def messages(source: str) -> Iterator[tuple[int, str]]:
     if "`" not in code or not ASKS.search(code):
         return  # to parse every module takes three times as long
     seen: set[ast.AST] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed_text(source)):
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 seen.add(node.value)

@@ -127,20 +127,6 @@ def f(x, n):
     return even(n)
 agrees(f, 1.5, 3)
 
-def f(x, n):
-    even = lambda k: x if k == 0 else odd(k - 1)
-    odd = lambda k: -x if k == 0 else even(k - 1)
-    return even(n)
-of(f, 1.5, 3)
-says: write its `def`
-def f(x, n):
-    def even(k):
-        return x if k == 0 else odd(k - 1)
-    def odd(k):
-        return -x if k == 0 else even(k - 1)
-    return even(n)
-agrees(f, 1.5, 3)
-
 of(lambda x: x + 1152921504606846976, 2)
 says: write a float, such as `1.152921504606847e+18`
 agrees(lambda x: x + 1.152921504606847e+18, 2)

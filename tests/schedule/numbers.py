@@ -3,7 +3,7 @@
 from math import comb
 
 import retape
-from retape.schedule import Advance, Schedule
+from retape.schedule import Advance, Restore, Schedule, Store
 
 
 def beta(d, t):
@@ -45,3 +45,20 @@ def first_split(split, n, d):
 def treeverse_split(n, d, t):
     """The paper's equation (16), less sigma, within the interval."""
     return min(n - 1, -(-t * n // (d + t)))
+
+
+def spent(actions, tiers, forward=1):
+    """The cost of a stream beside taping, added up action by action.
+
+    `forward` is the cost of a step; each tier has those of a write and of a read.
+    """
+    of, total = {tier.name: tier for tier in tiers}, 0.0
+    for action in actions:
+        match action:
+            case Advance(start, stop):
+                total += forward * (stop - start)
+            case Store(_, _, name):
+                total += of[name].write
+            case Restore(_, _, name):
+                total += of[name].read
+    return total

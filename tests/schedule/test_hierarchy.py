@@ -3,8 +3,8 @@
 import pytest
 
 from retape import StepCosts, Tier
-from retape.schedule import Advance, Hierarchy, Restore, Store, replay
-from tests.schedule.numbers import optimal_advances
+from retape.schedule import Hierarchy, Store, replay
+from tests.schedule.numbers import optimal_advances, spent
 
 
 def two(memory, disk, write=5, read=5):
@@ -15,22 +15,6 @@ def two(memory, disk, write=5, read=5):
 def of(*given):
     """Tiers from (snapshots, write, read)."""
     return tuple(Tier(f"t{i}", *each) for i, each in enumerate(given))
-
-
-def spent(schedule):
-    """The cost of a stream beside taping, added up action by action."""
-    tiers = {tier.name: tier for tier in schedule.tiers}
-    total = 0.0
-    for action in schedule:
-        match action:
-            case Advance(start, stop):
-                advanced = (stop - start) / schedule.stage
-                total += schedule.costs.forward * advanced
-            case Store(_, _, name):
-                total += tiers[name].write
-            case Restore(_, _, name):
-                total += tiers[name].read
-    return total
 
 
 def checked(schedule):
@@ -44,7 +28,8 @@ def checked(schedule):
     used = {name: each for name, each in predicted.tiers.items() if each.stores}
     assert used == counts.tiers
     taping = n / stage * (schedule.costs.tape + schedule.costs.backward)
-    assert schedule.cost() == pytest.approx(taping + spent(schedule), abs=1e-9)
+    beside = spent(schedule, schedule.tiers, schedule.costs.forward / stage)
+    assert schedule.cost() == pytest.approx(taping + beside, abs=1e-9)
     return schedule
 
 

@@ -10,10 +10,9 @@ from retape.schedule import (
     Mixed,
     OnlineMixed,
     OnlineTiers,
-    Restore,
-    Store,
     replay,
 )
+from tests.schedule.numbers import spent
 
 COSTS = [(5, 5), (1, 1), (5, 20)]
 """What the far tier's write and read cost."""
@@ -27,15 +26,6 @@ def least(n, tiers):
     return Hierarchy(n, tiers).cost()
 
 
-def cost(actions, n, tiers):
-    """Everything that the actions of single-step stages cost, taping included."""
-    actions, of = list(actions), {tier.name: tier for tier in tiers}
-    total = replay(actions, n).advances
-    total += sum(of[a.tier].write for a in actions if isinstance(a, Store))
-    total += sum(of[a.tier].read for a in actions if isinstance(a, Restore))
-    return total + 2 * n
-
-
 @pytest.mark.parametrize(
     ("slots", "costs"),
     [*zip([(0, 1), (1, 0), (1, 1), (2, 3), (4, 10), (0, 4)], COSTS * 2, strict=True)],
@@ -46,7 +36,7 @@ def test_tiers_are_valid_and_near_the_optimum(slots, costs):
     within = dict(zip(("memory", "disk"), slots, strict=True))
     for n in [*range(12), 20, 29, 61]:
         replay(online.actions(n), n, capacity=within)
-        found = cost(online.actions(n), n, tiers)
+        found = spent(online.actions(n), tiers) + 2 * n
         assert found <= 1.21 * least(n, tiers)
 
 

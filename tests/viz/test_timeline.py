@@ -19,16 +19,15 @@ STATE = 8 * SIZE
 
 
 def measured(plan, **options):
-    options = {"steps": 120} | options
-    return run_program(
-        lambda u, k: 1.0001 * u,
-        lambda u, k, g: 1.0001 * g,
-        np.ones(SIZE),
-        seed=lambda u: u,
-        plan=plan,
-        **options,
-        call=retape.measure,
-    ).report
+    given = {
+        "step": lambda u, k: 1.0001 * u,
+        "reverse_step": lambda u, k, g: 1.0001 * g,
+        "x0": np.ones(SIZE),
+        "seed": lambda u: u,
+        "steps": 120,
+        "call": retape.measure,
+    }
+    return run_program(plan=plan, **given | options).report
 
 
 WAYS = {
@@ -57,13 +56,7 @@ def test_a_step_that_keeps_its_states_leaves_the_areas():
         kept.append(1.0001 * u)
         return kept[-1].copy()
 
-    memory = retape.measure(
-        retape.Program(step, lambda u, k, g: 1.0001 * g),
-        np.ones(SIZE),
-        seed=lambda u: u,
-        steps=60,
-        plan=retape.fixed_space(snapshots=4),
-    ).report.memory
+    memory = measured(retape.fixed_space(snapshots=4), step=step, steps=60).memory
     assert memory.measured_peak > 3 * memory.predicted_peak
 
 
@@ -104,12 +97,7 @@ def test_processes_cannot_be_measured():
 
 
 def test_what_was_not_measured_is_refused_by_name():
-    report = retape.adjoint(
-        retape.Program(lambda x, k: x, lambda x, k, g: g),
-        1.0,
-        seed=lambda x: 1.0,
-        steps=2,
-    ).report
+    report = measured(None, call=retape.adjoint, steps=2)
     with pytest.raises(retape.PlanError, match="`Report` holds nothing of its run"):
         timeline(report)
 
@@ -140,9 +128,7 @@ def test_long_runs_are_thinned_and_keep_their_peak():
         return 1.0001 * u
 
     plan, x0 = retape.fixed_space(snapshots=9, stage=1), np.ones(100)
-    program = retape.Program(step, lambda u, k, g: 1.0001 * g)
-    options = {"seed": lambda u: u, "steps": 5_000, "plan": plan}
-    memory = retape.measure(program, x0, **options).report.memory
+    memory = measured(plan, step=step, x0=x0, steps=5_000).memory
     assert len(memory.predicted) < 4096 and len(memory.measured) < 4096
     most = max(each.snapshots for each in memory.predicted)
     assert most == plan.predict(5_000).counts.peak_snapshots * x0.nbytes
