@@ -159,6 +159,13 @@ def test_a_closure_whose_value_another_had_before_is_another() -> None:
         next(made)
 
 
+def test_values_that_are_compiled_to_others_are_told_apart() -> None:
+    for by in (1, 1.0, True, 0.0, -0.0, 0, 1.0, -0.0, False):
+        f = lambda x, by=by: math.atan2(by, -1.0) * x  # noqa: E731
+        found = native.jvp(f, (1.0,), (1.0,), engine="interpreter")
+        assert found == (f(1.0), f(1.0)), by
+
+
 DERIVED: dict[str, Callable[[Any], Any]] = {
     "jvp": lambda f: native.jvp(f, (2.0,), (1.0,), engine="interpreter")[1],
     "vjp": lambda f: native.vjp(f, (2.0,), 1.0, engine="interpreter")[1][0],
