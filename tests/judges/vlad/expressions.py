@@ -16,6 +16,7 @@ from tests.judges.vlad.value_programs import Point, T
 
 VALUES = {"u": U, "v": V, "w": W, "m": M, "t": T, "n": 2, "x": 0.5}
 VALUES |= {"p": Point(1.0, 2.0), "none": np.zeros(0), "even": np.ones((2, 2))}
+VALUES["pivot"] = np.array([[0.0, 2.0], [1.0, 0.5]])
 
 HEAD = """
 import numpy as np
@@ -51,8 +52,14 @@ RIGHT = (
     # item by item
     "(np.clip(u, -0.3, 0.6) * u).sum() + u.clip(0.0, 0.5)[0]",
     "(np.where(w < 0.5, w * w, np.minimum(w, 0.7)) * w).sum()",
+    "np.where((u > 0.0) & (u <= 0.6) | ~(u != 0.123) | (u >= 0.8), u * u, -u).sum()",
+    "np.where(0.3 < u, 1.0, u).sum() * np.where(u < 0.5, u, 0.2)[0]",
+    "((w - w.mean(axis=0)) ** 2 * w.sum(axis=0)[None, :]).sum() + w.max()",
+    "(w.mean(axis=1)[:, None] * w).sum()",
     # made anew, and linear algebra
     "((np.zeros_like(m) + np.eye(3) * m + np.identity(3)) @ np.ones_like(m)).sum()",
+    "(np.full_like(v, 2.5) * np.ones_like(v) * v + np.empty_like(v) * 0.0).sum()",
+    "np.linalg.solve(pivot, np.ones(2)).sum()",
     "(np.linspace(0.0, v[0] + 1.0, 5) ** 2).sum() + np.append(u, v)[-1]",
     "(np.linalg.solve(m, np.eye(3) + m * m) * m).sum() + np.linalg.inv(m)[0, 2]",
     "np.outer(v, u)[2, 4] * np.dot(v, v) + (np.outer(v, v) @ v).sum() + v.dot(v)",

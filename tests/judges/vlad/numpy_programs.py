@@ -120,12 +120,6 @@ def bounded(u, n):
 
 
 @right(U)
-def masks(u):
-    inner = (u > 0.0) & (u <= 0.6) | ~(u != 0.123) | (u >= 0.8)
-    return (np.where(inner, u * u, -u) * np.where(0.3 < u, 1.0, u)).sum()
-
-
-@right(U)
 def a_loop_over_a_mask(u):
     mask = u > 0.5
     total = 0.0
@@ -146,12 +140,6 @@ def normalised(w):
 
 
 @right(W)
-def centred(w):
-    c = w - w.mean(axis=0)
-    return (c * c * w.sum(axis=0)[None, :]).sum() + (w.mean(axis=1)[:, None] * w).sum()
-
-
-@right(W)
 def broadcast_again_and_again(w):
     for _ in range(2):
         w = (w - w.mean(axis=0)) / (1.0 + (w * w).sum(axis=1)[:, None]) + w[0]
@@ -160,16 +148,6 @@ def broadcast_again_and_again(w):
 
 
 # made anew
-
-
-@right(V)
-def likes(v):
-    a, b = np.zeros_like(v), np.ones_like(v) * v
-    c, d = np.full_like(v, 2.5), np.empty_like(v)
-    for i in range(len(v)):
-        a[i] = b[i] * c[i]
-        d[i] = a[i] ** 2
-    return (a * d).sum()
 
 
 # linear algebra
@@ -181,11 +159,6 @@ def solved(m, n):
     for _ in range(n):
         x = np.linalg.solve(m, x) + 0.1
     return x.sum()
-
-
-@right(np.array([[0.0, 2.0], [1.0, 0.5]]))
-def solved_with_a_pivot(a):
-    return np.linalg.solve(a, np.ones(2)).sum()
 
 
 @right(V)

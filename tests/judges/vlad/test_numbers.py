@@ -70,18 +70,8 @@ CHOSEN = (
 HEAD = """
 import math
 import numpy as np
-
-
-def either(x, n):
-    if x > 0:
-        return n
-    return x
-
-
-def pairs(x, n):
-    if x > 0:
-        return n, (x, n)
-    return x, (n, x)
+from tests.judges.vlad.corpus import an_int_or_a_float as either
+from tests.judges.vlad.corpus import pairs_of_either as pairs
 
 
 def again(x, n):
