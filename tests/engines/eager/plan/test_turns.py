@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from retape.torch import recompute
 from tests.engines.eager.plan.test_learned import (
     MEMORY,
-    assert_each_run_gives_the_same,
     net,
 )
 from tests.judges.torch.allocator import peak_bytes
@@ -112,33 +111,43 @@ def test_the_budget_of_each_run_holds_while_another_is_there(order: str) -> None
     assert {each.report.plan.state for each in made} == {"followed"}
 
 
-def test_one_model_twice_in_one_block() -> None:
-    chain = net(16)
+def twice(chain: nn.Module, under: Any) -> list[Tensor]:
+    """One model twice in one block."""
+    with under:
+        loss = chain(torch.ones(256, 48)).square().mean()
+        loss = loss + chain(torch.zeros(256, 48)).square().mean()
+    return list(torch.autograd.grad(loss, list(chain.parameters())))
 
-    def twice(under: Any) -> list[Tensor]:
-        torch.manual_seed(1)
+
+def accumulated(chain: nn.Module, under: Any) -> list[Tensor]:
+    chain.zero_grad()
+    for k in range(3):
         with under:
-            loss = chain(torch.ones(256, 48)).square().mean()
-            loss = loss + chain(torch.zeros(256, 48)).square().mean()
-        grads = torch.autograd.grad(loss, list(chain.parameters()))
-        return [loss, *grads, torch.get_rng_state()]
-
-    assert assert_each_run_gives_the_same(twice) == "followed"
+            loss = chain(torch.full((256, 48), float(k))).square().mean() / 3
+        loss.backward()
+    return [p.grad for p in chain.parameters() if p.grad is not None]
 
 
-def test_gradients_are_accumulated_over_blocks() -> None:
-    chain = net()
+def gradient_inside(chain: nn.Module, under: Any) -> list[Tensor]:
+    x = torch.ones(256, 48, requires_grad=True)
+    with under:
+        h = chain(x)
+        (slope,) = torch.autograd.grad(h.sum(), x, retain_graph=True)
+        loss = (h * slope).square().mean()
+    return list(torch.autograd.grad(loss, list(chain.parameters())))
 
-    def accumulated(under: Any) -> list[Tensor]:
+
+@pytest.mark.parametrize("step", [twice, accumulated, gradient_inside])
+def test_each_run_gives_the_same_by_rules_and_by_a_plan(step: Any) -> None:
+    chain, reports, found = net(16 if step is twice else 24), list[Any](), list[Any]()
+    for number in range(5):
         torch.manual_seed(1)
-        chain.zero_grad()
-        for k in range(3):
-            with under:
-                loss = chain(torch.full((256, 48), float(k))).square().mean() / 3
-            loss.backward()
-        return [p.grad for p in chain.parameters() if p.grad is not None]
-
-    assert assert_each_run_gives_the_same(accumulated) == "followed"
+        under = recompute(memory=MEMORY) if number else contextlib.nullcontext()
+        found.append([*step(chain, under), torch.get_rng_state()])
+        reports += [under.report] if number else []
+    assert all(all(map(torch.equal, each, found[0])) for each in found)
+    # No plan has a backward inside of it.
+    assert (reports[-1].plan.state == "followed") == (step is not gradient_inside)
 
 
 @pytest.mark.parametrize("frozen", [slice(0, 12), slice(1, None, 2)])

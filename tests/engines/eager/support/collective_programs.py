@@ -5,6 +5,7 @@ forward is run plainly and under a recomputation, and gradients are compared bit
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -151,9 +152,79 @@ class Late(torch.autograd.Function):
         return g * torch.tanh(x), more * (2 * other - torch.sin(other))
 
 
-@program
-def in_place_sum() -> Any:
-    return layered(sum_here)
+# What is said after a layer: the programs that are nothing else.
+
+
+def waited_for_later(h: Tensor) -> Tensor:
+    total, more = Late.apply(h, h.cos() * 0.3)
+    return total * more
+
+
+def of_rows(rows: Tensor, h: Tensor) -> Tensor:
+    """The mean of what each process has."""
+    return rows.reshape(-1, *h.shape).sin().mean(0)
+
+
+def own_part(g: Tensor) -> Tensor:
+    return summed(g).chunk(dist.get_world_size())[dist.get_rank()]
+
+
+def broadcast_and_reduced(h: Tensor) -> Tensor:
+    h = autograd_forms.broadcast(h.sin(), 0)
+    return autograd_forms.reduce(h.cos(), 0) * 0.5
+
+
+def functional_with_autograd(h: Tensor) -> Tensor:
+    group, world = dist.group.WORLD, dist.get_world_size()
+    rows = functional.all_gather_tensor_autograd(h, 0, group).sin()
+    part = functional.reduce_scatter_tensor_autograd(rows.cos(), "sum", 0, group)
+    split = [h.shape[0] // world] * world
+    return functional.all_to_all_single_autograd(part.sin(), split, split, group)
+
+
+def coalesced(h: Tensor) -> Tensor:
+    group, seen = dist.group.WORLD, h.detach()
+    one, other = functional.all_reduce_coalesced([seen, seen.cos()], "sum", group)
+    wide = functional.all_gather_into_tensor_coalesced([seen], group)[0]
+    return h * one + other * wide[: h.shape[0]]
+
+
+def of_a_part(h: Tensor) -> Tensor:
+    with torch.no_grad():
+        seen = h.clone()
+        part = seen[:2].square()
+        dist.all_reduce(part)
+        dist.all_reduce(seen[2:4])
+    return h * seen + part.mean()
+
+
+def objects(h: Tensor) -> Tensor:
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, float(h.detach().sum()))
+    return h * max(found)
+
+
+TALKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "in_place_sum": sum_here,
+    "sum_that_is_waited_for_later": waited_for_later,
+    "gather_into_a_tensor": lambda h: of_rows(gather(h), h),
+    "gather_into_a_list": lambda h: of_rows(own(listed, own_part)(h), h),
+    "scattered_sum": lambda h: scatter(h.sin()).sin().repeat(dist.get_world_size(), 1),
+    "autograd_sum": autograd_forms.all_reduce,
+    "autograd_gather": lambda h: of_rows(torch.cat(autograd_forms.all_gather(h)), h),
+    "autograd_exchange": lambda h: autograd_forms.all_to_all_single(
+        torch.empty_like(h), h.sin()
+    ),
+    "autograd_broadcast_and_reduce": broadcast_and_reduced,
+    "functional_sum": lambda h: (
+        h * functional.all_reduce(h.detach(), "avg", dist.group.WORLD)
+    ),
+    "functional_with_autograd": functional_with_autograd,
+    "functional_in_place_and_coalesced": coalesced,
+    "sum_of_a_part_of_a_tensor": of_a_part,
+    "objects_between": objects,
+}
+programs |= {name: partial(layered, talk) for name, talk in TALKS.items()}
 
 
 @program
@@ -167,15 +238,6 @@ def column_and_row_parallel_by_hand() -> Any:
         return h.square().sum()
 
     return [*up, *down], forward
-
-
-@program
-def sum_that_is_waited_for_later() -> Any:
-    def talk(h: Tensor) -> Tensor:
-        total, more = Late.apply(h, h.cos() * 0.3)
-        return total * more
-
-    return layered(talk)
 
 
 @program
@@ -193,22 +255,6 @@ def metric_that_is_waited_for_after_the_block() -> Any:
 
 
 @program
-def gather_into_a_tensor() -> Any:
-    return layered(lambda h: gather(h).reshape(-1, *h.shape).sin().mean(0))
-
-
-@program
-def gather_into_a_list() -> Any:
-    part = lambda g: summed(g).chunk(dist.get_world_size())[dist.get_rank()]  # noqa: E731
-    return layered(lambda h: own(listed, part)(h).reshape(-1, *h.shape).sin().mean(0))
-
-
-@program
-def scattered_sum() -> Any:
-    return layered(lambda h: scatter(h.sin()).sin().repeat(dist.get_world_size(), 1))
-
-
-@program
 def sequence_parallel_by_hand() -> Any:
     up, down, x = weights(3), weights(3), tokens(4)
     norm = nn.LayerNorm(WIDTH)
@@ -220,77 +266,6 @@ def sequence_parallel_by_hand() -> Any:
         return h.square().sum()
 
     return [*up, *down, *norm.parameters()], forward
-
-
-@program
-def autograd_sum() -> Any:
-    return layered(lambda h: autograd_forms.all_reduce(h))
-
-
-@program
-def autograd_gather() -> Any:
-    return layered(lambda h: torch.stack(autograd_forms.all_gather(h)).sin().mean(0))
-
-
-@program
-def autograd_exchange() -> Any:
-    return layered(
-        lambda h: autograd_forms.all_to_all_single(torch.empty_like(h), h.sin())
-    )
-
-
-@program
-def autograd_broadcast_and_reduce() -> Any:
-    def talk(h: Tensor) -> Tensor:
-        h = autograd_forms.broadcast(h.sin(), 0)
-        return autograd_forms.reduce(h.cos(), 0) * 0.5
-
-    return layered(talk)
-
-
-@program
-def functional_sum() -> Any:
-    group = dist.group.WORLD
-    return layered(lambda h: h * functional.all_reduce(h.detach(), "avg", group))
-
-
-@program
-def functional_with_autograd() -> Any:
-    group, world = dist.group.WORLD, dist.get_world_size()
-
-    def talk(h: Tensor) -> Tensor:
-        rows = functional.all_gather_tensor_autograd(h, 0, group).sin()
-        part = functional.reduce_scatter_tensor_autograd(rows.cos(), "sum", 0, group)
-        split = [h.shape[0] // world] * world
-        return functional.all_to_all_single_autograd(part.sin(), split, split, group)
-
-    return layered(talk)
-
-
-@program
-def functional_in_place_and_coalesced() -> Any:
-    group = dist.group.WORLD
-
-    def talk(h: Tensor) -> Tensor:
-        seen = h.detach()
-        one, other = functional.all_reduce_coalesced([seen, seen.cos()], "sum", group)
-        wide = functional.all_gather_into_tensor_coalesced([seen], group)[0]
-        return h * one + other * wide[: h.shape[0]]
-
-    return layered(talk)
-
-
-@program
-def sum_of_a_part_of_a_tensor() -> Any:
-    def talk(h: Tensor) -> Tensor:
-        with torch.no_grad():
-            seen = h.clone()
-            part = seen[:2].square()
-            dist.all_reduce(part)
-            dist.all_reduce(seen[2:4])
-        return h * seen + part.mean()
-
-    return layered(talk)
 
 
 @program
@@ -334,16 +309,6 @@ def pipeline() -> Any:
         return h.square().sum()
 
     return layers, forward
-
-
-@program
-def objects_between() -> Any:
-    def talk(h: Tensor) -> Tensor:
-        found: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(found, float(h.detach().sum()))
-        return h * max(found)
-
-    return layered(talk)
 
 
 class Block(nn.Module):

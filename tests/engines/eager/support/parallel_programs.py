@@ -4,6 +4,7 @@ They stand beside those of `collective_programs`, in the same table.
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from tests.engines.eager.support.collective_programs import (
     exchange,
     layered,
     program,
+    programs,
     shift,
     tokens,
     weights,
@@ -116,9 +118,7 @@ class Both(torch.autograd.Function):
         return g * (1 + x.cos() + 0.01 * other)
 
 
-@program
-def sums_in_one() -> Any:
-    return layered(Both.apply)
+programs["sums_in_one"] = partial(layered, Both.apply)
 
 
 @program
