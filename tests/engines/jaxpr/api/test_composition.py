@@ -80,17 +80,13 @@ def by_both(f: Function) -> Function:
 ROWS: dict[str, Callable[[Function], Any]] = {
     # One transformation.
     "value": lambda f: f(POINT),
-    "jvp": lambda f: jax.jvp(f, (POINT,), (2.0,)),
     "jvp by both": lambda f: jax.jvp(f, (POINT, 2.0), (2.0, -1.0)),
     "vjp": lambda f: jax.vjp(f, POINT, 2.0)[1](3.0),
     "linearize": lambda f: jax.linearize(f, POINT)[1](2.0),
     "linear_transpose": lambda f: jax.linear_transpose(
         jax.linearize(f, POINT)[1], POINT
     )(3.0),
-    "vmap by the first": lambda f: jax.vmap(f, (0, None))(MANY, 2.0),
-    "vmap by the second": lambda f: jax.vmap(f, (None, 0))(POINT, MANY),
     "vmap by both": lambda f: jax.vmap(f)(MANY, MANY[::-1]),
-    "jit": lambda f: jax.jit(f)(POINT),
     # Two.
     "vmap of grad by the first": lambda f: jax.vmap(by_both(f), (0, None))(MANY, 2.0),
     "vmap of grad by the second": lambda f: jax.vmap(by_both(f), (None, 0))(0.3, MANY),

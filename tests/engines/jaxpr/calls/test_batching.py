@@ -44,6 +44,11 @@ def by_turns(x: Any, w: Any) -> Any:
     return lax.while_loop(lambda s: s[1] < 4 * w, turn, (0, x))[1]
 
 
+def lonely(x: Any, w: Any) -> Any:
+    """Lanes share nothing that has a derivative."""
+    return lax.while_loop(lambda v: v < 3, lambda v: v + 0.5 * jnp.sqrt(4 - v), x)
+
+
 def lanes(f: Any) -> Any:
     return jax.vmap(f, (0, None))
 
@@ -95,8 +100,9 @@ def test_lanes_that_stand_have_no_part(program: Any, way: str, plan: str) -> Non
     assert_close(by_w, lanes_apart)
 
 
-def test_one_of_these() -> None:
-    assert_close(lanes(both(climb, FEW))(X, W), alone(climb))
+def test_where_only_lanes_have_a_derivative() -> None:
+    gradient = jax.jit(retape.jax.grad(lambda x: total(lanes(lonely))(x, W), plan=FEW))
+    assert_close(gradient(X), alone(lonely)[0])
 
 
 def test_without_it_there_is_no_number() -> None:
@@ -160,7 +166,5 @@ def test_only_what_lanes_share_takes_more_registers() -> None:
         shapes = [layout.avals[p].shape for p in layout.places("register")]
         return shapes.count(X.shape)
 
-    turn = lambda v: v + 0.5 * jnp.sqrt(4 - v)  # noqa: E731
-    lonely = lambda x, w: lax.while_loop(lambda v: v < 3, turn, x)  # noqa: E731
     assert registers(total(lanes(lonely))) == 2
     assert registers(total(lanes(climb))) == 3

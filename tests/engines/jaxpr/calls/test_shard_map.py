@@ -25,11 +25,19 @@ import pytest
 from tests.engines.jaxpr.support.programs import assert_close
 
 SCRIPTS = Path(__file__).parents[1] / "support"
-CASES = {"devices.py": 10, "waiting.py": 4, "meshes.py": 30, "own_lengths.py": 10}
+SOME = ("waiting.py", "twice, inside", "lanes")
+"""All but these: compiled in half the time."""
+CASES = {
+    ("devices.py",): 10,
+    SOME: 2,
+    ("waiting.py",): 4,
+    ("meshes.py",): 30,
+    ("own_lengths.py",): 10,
+}
 """How many programs each compares with plain JAX."""
 LAYOUTS = ["fully sharded", "data parallel", "tensor parallel"]
-LONG = {"meshes.py", "own_lengths.py"}
-"""One process runs all of its programs, for one minute or two."""
+OFTEN = [("devices.py",), SOME]
+"""The others take one process a minute or two."""
 
 
 def start(script: str, *args: object) -> subprocess.Popen[str]:
@@ -49,20 +57,21 @@ def finish(process: subprocess.Popen[str]) -> Any:
 
 
 @functools.cache
-def printed(script: str) -> dict[str, Any]:
-    return finish(start(script))
+def printed(*command: str) -> dict[str, Any]:
+    return finish(start(*command))
 
 
 @pytest.mark.parametrize(
-    "script",
-    [pytest.param(s, marks=[pytest.mark.slow] if s in LONG else []) for s in CASES],
+    "command",
+    [pytest.param(c, marks=() if c in OFTEN else pytest.mark.slow) for c in CASES],
+    ids=", but ".join,
 )
-def test_equal_to_plain_jax(script: str) -> None:
-    found = printed(script)
+def test_equal_to_plain_jax(command: tuple[str, ...]) -> None:
+    found = printed(*command)
     beside = {"bytes on one device", "bytes on each of eight", "a small lie"}
     differences = found.get("compared", found.get("found", found))
     compared = {k: v for k, v in differences.items() if k not in beside}
-    assert len(compared) == CASES[script]
+    assert len(compared) == CASES[command]
     assert {k: v for k, v in compared.items() if not v < 1e-12} == {}
 
 
@@ -79,7 +88,7 @@ def test_what_would_wait_is_refused_before_it_starts() -> None:
         r"^The collective `psum\w*` at .*waiting.py:\d+.* along the mesh axis `d` take "
         r"each its own number of steps.*`jax.lax.pmax`.*pass `retape.fixed_space`"
     )
-    assert re.match(said, printed("waiting.py")["refused"]["budget"])
+    assert re.match(said, printed(*SOME)["refused"]["budget"])
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ import retape
 import retape.jax
 from retape.schedule import OnlineBinomial, replay
 from tests.engines.jaxpr.support.seams import SPLITS, sweeps
+from tests.judges.pairwise import dealt
 from tests.schedule.numbers import (
     beta,
     first_split,
@@ -88,9 +89,12 @@ def slope_of(n: int) -> float:
 
 
 @pytest.mark.usefixtures("opened")
-@pytest.mark.parametrize("split", ["binomial", "bisection", "treeverse"])
-@pytest.mark.parametrize(("n", "d", "alpha"), [(13, 3, 1), (30, 2, 4), (11, 1, 2)])
-def test_counts_of_a_known_run(n: int, d: int, alpha: int, split: Any) -> None:
+@pytest.mark.parametrize(
+    ("size", "split"),
+    dealt([(13, 3, 1), (30, 2, 4), (11, 1, 2)], ["binomial", "bisection", "treeverse"]),
+)
+def test_counts_of_a_known_run(size: tuple[int, int, int], split: Any) -> None:
+    n, d, alpha = size
     plan = retape.fixed_space(snapshots=d, stage=alpha, split=split)
     run = functools.partial(known, n=n - 2)
     _, slope, report = retape.jax.measure(run, 0.5, plan=plan)

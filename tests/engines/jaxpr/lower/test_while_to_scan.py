@@ -88,7 +88,7 @@ scaled_p = primitive("scaled", lambda x: x, lambda ct: 3.0 * ct)
     shift=st.integers(-3, 3),
     how=st.sampled_from(["<", "<=", ">", ">=", "not <", "flipped <"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_proved_counts_are_those_of_running_it(
     start: int, step: int, limit: int, shift: int, how: str
 ) -> None:

@@ -18,6 +18,7 @@ from jax.extend import core
 import retape
 import retape.jax
 from tests.engines.jaxpr.support import seams
+from tests.judges.pairwise import dealt
 
 PLAN = retape.fixed_space(snapshots=3, stage=2, offload="host")
 SAME = retape.fixed_space(snapshots=3, stage=2)
@@ -118,8 +119,9 @@ def definitions(text: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("program", "platform"), dealt(list(PROGRAMS), ["cuda", "tpu"])
+)
 def test_only_rows_move_between_the_memories(platform: str, program: str) -> None:
     lines = text(platform, program).splitlines()
     moves = [i for i, line in enumerate(lines) if "annotate_device_placement" in line]
@@ -191,8 +193,7 @@ def _follow(jaxpr: Any, tainted: list[bool], found: list[str]) -> list[bool]:
     return flags(jaxpr.outvars)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("how", ["jit", "vmap"])
+@pytest.mark.parametrize(("program", "how"), dealt(list(PROGRAMS), ["jit", "vmap"]))
 def test_only_loops_touch_a_buffer_on_the_host(how: str, program: str) -> None:
     transform, x = TRANSFORMED[how]
     jaxpr = jax.make_jaxpr(transform(gradient(program)))(jnp.asarray(x))
