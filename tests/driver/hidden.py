@@ -1,4 +1,4 @@
-"""Runs whose snapshots are processes, in a process of its own: library, case.
+"""Runs whose snapshots are processes, in a process of its own: library, cases.
 
 Forks and the threads of JAX, which other tests import, do not go together.
 """
@@ -262,4 +262,5 @@ def refusals():
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[2]]()
+    for case in sys.argv[2:]:
+        globals()[case]()

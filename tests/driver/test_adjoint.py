@@ -109,8 +109,8 @@ class Census:
         self.live -= 1
 
 
-@pytest.mark.parametrize("alpha", [1, 2, 5, 9])
-@pytest.mark.parametrize("d", [1, 3, 6])
+@pytest.mark.parametrize("alpha", [1, 2, 9])
+@pytest.mark.parametrize("d", [1, 6])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_no_more_states_are_alive_than_is_said(
     monkeypatch, tmp_path, d, alpha, on_disk

@@ -29,7 +29,7 @@ def library(tmp_path_factory):
 
 def command(library, case):
     script = "tests.driver.hidden"
-    return [sys.executable, "-W", "error", "-m", script, library, case]
+    return [sys.executable, "-W", "error", "-m", script, library, *case.split()]
 
 
 @pytest.mark.slow("gradients")
@@ -37,9 +37,7 @@ def command(library, case):
     "case",
     [
         "gradients",
-        "ends",
-        "costs",
-        "errors",
+        "ends costs errors",
         "snapshots_that_die",
         "interrupts",
         "refusals",

@@ -67,6 +67,9 @@ REFUSED = {
     *[n for n in NAMES if n[1:] in {("tiered", "rank"), ("async", "async")}],
 }
 STACKS = [n for n in NAMES if n not in REFUSED]
+# Whole runs, of two wrappers on the one or the other base: the base sees none of both.
+PAIRS = {n[1:]: i % 2 for i, n in enumerate(STACKS) if n[0] == "disk"}
+RUNS = [n for n in STACKS if len(n) < 3 or n[0] != ("disk", "remote")[PAIRS[n[1:]]]]
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +152,7 @@ def test_the_bits_and_the_work_are_those_of_a_run_in_memory(name, tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", cells(STACKS))
+@pytest.mark.parametrize("name", cells(RUNS))
 def test_the_same_store_serves_again_after_a_run_that_ended_early(name, tmp_path):
     store = stack(name, tmp_path)
     for stop in (STEPS - 1, 13):
@@ -158,7 +161,7 @@ def test_the_same_store_serves_again_after_a_run_that_ended_early(name, tmp_path
     assert gradient(store).cotangent.tobytes() == plain_gradient()
 
 
-@pytest.mark.parametrize("name", cells([n for n in STACKS if is_durable(n)]))
+@pytest.mark.parametrize("name", cells([n for n in RUNS if is_durable(n)]))
 def test_the_next_process_goes_on_with_the_same_bits(name, tmp_path):
     for stop in (30, 13):
         with pytest.raises(KeyboardInterrupt):
@@ -168,7 +171,7 @@ def test_the_next_process_goes_on_with_the_same_bits(name, tmp_path):
     assert found.report.resumed and found.report.taped < STEPS
 
 
-@pytest.mark.parametrize("name", cells([n for n in STACKS if is_durable(n)]))
+@pytest.mark.parametrize("name", cells([n for n in RUNS if is_durable(n)]))
 def test_another_run_is_refused_and_what_is_cleared_is_gone(name, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         gradient(stack(name, tmp_path), 13)
