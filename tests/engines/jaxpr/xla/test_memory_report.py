@@ -1,7 +1,11 @@
-"""The compiler is asked once for each program, and its answer is that program's."""
+"""The compiler is asked once for each program, and its answer is that program's.
+
+Whoever listens is told of each program that a search for a budget compiles.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -68,3 +72,32 @@ ANOTHER: dict[str, Callable[[], object]] = {
 def test_what_makes_another_program_is_another_question(what: str) -> None:
     plan()
     assert compilations(ANOTHER[what]) > 0
+
+
+def looped(h: Any) -> Any:
+    turn = lambda h: jnp.tanh(jnp.sin(h @ h) + 1.1 * h)  # noqa: E731
+    return jnp.sum(jax.lax.while_loop(lambda h: h[0, 0] < 0.9, turn, h))
+
+
+def policy() -> Any:
+    w, h = (jnp.ones(t.shape, t.dtype) / 9 for t in types())
+    return jax.grad(retape.jax.checkpoint(loss, policy=retape.within("7 kB")))(w, h)
+
+
+SEARCHES: dict[str, Callable[[], Any]] = {
+    "policy": policy,
+    "plan": lambda: retape.jax.grad(looped, plan=retape.within("220 kB"))(
+        jnp.eye(48) * 0.5
+    ),
+    "planner": plan,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", SEARCHES)
+def test_each_program_is_told(search: str, caplog: pytest.LogCaptureFixture) -> None:
+    retape.jax.clear_caches()
+    with caplog.at_level(logging.INFO, "retape.jax"):
+        SEARCHES[search]()
+    told = [r.getMessage() for r in caplog.records if r.name == "retape.jax"]
+    assert told and all("compiled in" in text and "takes" in text for text in told)
