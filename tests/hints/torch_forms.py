@@ -28,6 +28,22 @@ def branches(x: Any) -> Any:
     return x.sin().sum() if x.sum() > 0 else x.cos().sum()
 
 
+def broken(x: Any) -> Any:
+    """A loss that no compiler takes as one graph."""
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos().sum()
+
+
+def grown() -> tuple[Graph, Any]:
+    """A graph of two operators whose first value is let go, and the second one."""
+    graph = Graph()
+    y = graph.apply(torch.exp, graph.leaf(torch.ones(2)))
+    z = graph.apply(torch.sin, y)
+    graph.release(y)
+    return graph, z
+
+
 def compiled(f: Callable[[Any], Any], **options: Any) -> Any:
     """A function that PyTorch compiles anew, with nothing of another one."""
     torch._dynamo.reset()
@@ -91,19 +107,11 @@ chain = nn.Sequential(nn.Tanh(), nn.Tanh())
 grad(lambda x: retape.torch.checkpoint_sequential(chain, 2, x).sum())
 gives: grad(lambda x: x.tanh().tanh().sum())
 
-def f(x):
-    y = x.sin()
-    torch._dynamo.graph_break()
-    return y.cos().sum()
-compiled(f, backend=CompilerBudget('1MB', backend='aot_eager'))(leaf())
+compiled(broken, backend=CompilerBudget('1MB', backend='aot_eager'))(leaf())
 says: pass `per_graph=True`
 warnings.filterwarnings('ignore', 'The .grad attribute')
-def f(x):
-    y = x.sin()
-    torch._dynamo.graph_break()
-    return y.cos().sum()
 budget = CompilerBudget('1MB', backend='aot_eager', per_graph=True)
-grad(compiled(f, backend=budget))
+grad(compiled(broken, backend=budget))
 gives: grad(lambda x: x.sin().cos().sum())
 
 retape.torch.estimate(branches, leaf())
@@ -139,18 +147,10 @@ budget = CompilerBudget('1MB', backend='aot_eager')
 grad(compiled(lambda x: x.sin().cos().sum(), backend=budget, dynamic=False))
 gives: grad(lambda x: x.sin().cos().sum())
 
-graph = Graph()
-x = graph.leaf(torch.ones(2))
-y = graph.apply(torch.exp, x)
-z = graph.apply(torch.sin, y)
-graph.release(y)
+graph, z = grown()
 graph.mark_checkpoint(z)
 says: pass `save_inputs=False`
-graph = Graph()
-x = graph.leaf(torch.ones(2))
-y = graph.apply(torch.exp, x)
-z = graph.apply(torch.sin, y)
-graph.release(y)
+graph, z = grown()
 graph.mark_checkpoint(z, save_inputs=False)
 graph.release(z)
 graph.recompute(z)

@@ -42,7 +42,7 @@ def test_the_papers_two_programs_are_one(mid):
 def test_a_schedule_is_the_papers_program_action_by_action(stage):
     """Where neither count comes down to zero above a single stage."""
     for snapshots in range(1, 9):
-        for stages in range(1, 70):
+        for stages in range(1, 50):
             n, t = stages * stage, least_sweeps(stages, snapshots)
             want = treeverse(0, stages, 1, snapshots, t, "binomial")
             assert list(Schedule(n, snapshots, stage, "treeverse")) == [
