@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from retape import GradientTypeError, logarithmic, native
-from tests.judges.vlad import expressions, numpy_programs, value_programs
+from tests.judges.vlad import expressions
 from tests.judges.vlad.judging import Cell, fresh, judge, right_or_refused
-
-RIGHT = numpy_programs.RIGHT | value_programs.RIGHT
-REFUSED = numpy_programs.REFUSED | value_programs.REFUSED
+from tests.judges.vlad.numpy_programs import REFUSED, RIGHT
 
 COMPILED = (
     "stencil",

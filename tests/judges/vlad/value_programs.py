@@ -1,32 +1,19 @@
 """Programs with lists, records, dicts, more dimensions, prints and exceptions.
 
-Rows as in `numpy_programs`: those of `RIGHT` have Python's value, type and gradient,
-those of `REFUSED` are refused by name.
+Further rows of the table of `numpy_programs`.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from tests.judges.vlad.numpy_programs import U, refused, right
 
 # pyright: basic
 # ruff: noqa: B905, C416, PERF401 - as Numba's users write it
 
-U = np.array([0.2, 0.9, -0.4, 0.7, 0.55, 0.31])
 T = np.sin(np.arange(24.0)).reshape(2, 3, 4) + 2.0
-
-Row = tuple[Any, tuple[Any, ...]]
-
-RIGHT: dict[str, Row] = {}
-REFUSED: dict[str, Row] = {}
-
-
-def right(*args: Any) -> Any:
-    return lambda f: RIGHT.setdefault(f.__name__, (f, args))[0]
-
-
-def refused(*args: Any) -> Any:
-    return lambda f: REFUSED.setdefault(f.__name__, (f, args))[0]
 
 
 class Point(NamedTuple):
