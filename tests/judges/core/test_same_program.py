@@ -171,8 +171,10 @@ def attempt(functions: dict[str, Any], store: Any) -> Any:
 
 
 CELLS = [
-    *[(holder, "step", "disk", kill) for holder in HOLDERS for kill in KILLS],
-    *[(Module, use, "disk", kill) for use in USES[1:] for kill in KILLS],
+    *[(holder, "step", "disk", "reverse") for holder in HOLDERS],
+    *[(holder, "step", "disk", "forward") for holder in HOLDERS[::2]],
+    *[(Module, use, "disk", "reverse") for use in USES[1:]],
+    *[(Module, use, "disk", "forward") for use in USES[1::2]],
     *[(Module, use, s, "reverse") for use in USES[:2] for s in STORES if s != "disk"],
 ]
 
