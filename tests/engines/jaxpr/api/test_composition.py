@@ -27,7 +27,7 @@ PLAN = retape.fixed_space(snapshots=2, stage=2)
 STEPS = 5
 POINT = 0.3
 MANY = np.asarray([0.1, 0.2, 0.9])
-ALONG = jnp.asarray([1.0, -2.0, 0.5])
+ALONG = np.asarray([1.0, -2.0, 0.5])
 
 
 def until(body: Function, x: Any) -> Any:
