@@ -205,7 +205,7 @@ def test_a_second_name_sees_a_change_or_is_refused(
     turn = itertools.cycle(WRITES)
     writes = itertools.islice(turn, constructs.index(construct), None)
     for place in PLACES if construct in CONSTRUCTS else FEW:
-        for write in itertools.islice(writes, 1 if construct in CONSTRUCTS else 3):
+        for write in itertools.islice(writes, 1 if construct in CONSTRUCTS else 2):
             text = HEAD + program("f", construct, write, place)
             for _ in range(4):
                 module = loaded(tmp_path, f"made_{next(number)}", text)

@@ -55,7 +55,7 @@ cases = given(
 
 
 @cases
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_values_are_numpys(shape, seed, share, k) -> None:
     a, b = arrays_of(shape, seed, share)
     with np.errstate(all="ignore"):
