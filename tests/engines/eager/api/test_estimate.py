@@ -1,9 +1,11 @@
 """What a budget costs, told beforehand: the same that runs show."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -145,3 +147,30 @@ def test_a_least_that_is_named_is_enough_where_much_is_held(accelerated: bool) -
             run = retape.torch.recompute(memory=each)
             run(loss)().backward()
             assert run.report.peak_bytes <= each
+
+
+def lines_beside_a_loop(steps: int) -> int:
+    """Lines of the library that are run while it looks at a loop that keeps results."""
+    weight, lines = torch.randn(4, 4, requires_grad=True), [0]
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        lines[0] += event == "line"
+        return count if "retape" in frame.f_code.co_filename else None
+
+    def program() -> Tensor:
+        sys.settrace(count)
+        state, kept = torch.zeros(1, 4), []
+        for _ in range(steps):
+            state = torch.tanh(state @ weight)
+            kept.append(state)
+        sys.settrace(None)
+        return torch.stack(kept).sum()
+
+    retape.torch.estimate(program)
+    return lines[0]
+
+
+def test_an_estimate_looks_as_long_at_each_step_of_a_longer_loop() -> None:
+    lines_beside_a_loop(2)
+    few, many = lines_beside_a_loop(20), lines_beside_a_loop(80)
+    assert few < many < 4.2 * few

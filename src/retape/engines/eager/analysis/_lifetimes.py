@@ -5,8 +5,7 @@ That is seen in a budget of one byte: the keeper lets go of all it can after eac
 operator, and a storage that is there then is the program's.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,9 +52,6 @@ class Lifetimes:
         self._gone: list[int] = []
         self._first: dict[int, int] = {}
         self._stop: dict[int, int] = {}
-        # By slots that are there and held by a snapshot, since when they are.
-        self._held: dict[int, int] = {}
-        self._was_held: list[HeldSpan] = []
 
     def made(self, storage: Storage) -> None:
         """An operator has returned a storage."""
@@ -73,49 +69,21 @@ class Lifetimes:
             self._new.append(slot)
 
     def look(self) -> None:
-        """Note which are there now, and which of them a snapshot holds."""
+        """Note which are there now."""
         position = len(self._run.trace.steps)
         self._first.update(dict.fromkeys(self._new, position))
         self._new.clear()
         self._stop.update(dict.fromkeys(self._gone, position))
         self._gone.clear()
-        held: Mapping[int, Any] = self._run.trace.held.storages
-        here = [slot for slot in held if self._is_there(slot)]
-        for slot in self._held.keys() - here:
-            self._was_held.append(HeldSpan(self._held.pop(slot), position, slot))
-        for slot in here:
-            self._held.setdefault(slot, position)
-
-    def _is_there(self, slot: int) -> bool:
-        return slot in self._first and slot not in self._stop
 
     def there(self) -> list[HeldSpan]:
         """What the program itself holds.
 
-        What a snapshot holds and nobody reads any more is not counted as its own, nor
-        what is there at the end: plans leave room for that all the time.
+        What is there at the end is not counted: plans leave room for that all the time.
         """
-        used, left = Uses(self._run).last_use, defaultdict[int, list[HeldSpan]](list)
-        for span in self._was_held:
-            first = max(span.first, used.get(span.slot, -1) + 1)
-            if first < span.stop:
-                left[span.slot].append(HeldSpan(first, span.stop, span.slot))
         return [
-            part
-            for slot, stop in self._stop.items()
-            for part in _without(HeldSpan(self._first[slot], stop, slot), left[slot])
+            HeldSpan(self._first[slot], stop, slot) for slot, stop in self._stop.items()
         ]
-
-
-def _without(span: HeldSpan, parts: Sequence[HeldSpan]) -> Iterator[HeldSpan]:
-    """A span without parts of it, which are in order."""
-    first = span.first
-    for part in parts:
-        if first < part.first:
-            yield HeldSpan(first, part.first, span.slot)
-        first = part.stop
-    if first < span.stop:
-        yield HeldSpan(first, span.stop, span.slot)
 
 
 class OwnPeaks:
