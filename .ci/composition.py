@@ -219,11 +219,16 @@ def grouped(names: list[tuple[str, ...]]) -> str:
     )
 
 
-def section(title: str, says: str, found: Cells) -> list[str]:
-    """A table in words: rows, columns, and the cells in which it does not hold."""
+def section(title: str, says: str, found: Cells, before: dict[str, str]) -> list[str]:
+    """A table in words: rows, columns, and the cells in which it does not hold.
+
+    Of rows that stand in a section before, only its title is written.
+    """
     rows = list(dict.fromkeys(row for row, _ in found))
     columns = list(dict.fromkeys(column for _, column in found))
-    parts = [f"**What**: {grouped(rows)}."]
+    what = grouped(rows)
+    parts = [f"**What**: {before.get(what, what)}."]
+    before.setdefault(what, f'as in "{title}"')
     if columns != [()]:
         parts.append(f"**By**: {grouped(columns)}.")
     others: dict[tuple[str, str], list[tuple[str, ...]]] = {}
@@ -274,9 +279,10 @@ def main() -> int:
         for name in ("jax", "torch", "numpy")
     )
     print(HEAD.format(versions=versions))
+    before: dict[str, str] = {}
     for title in dict.fromkeys(table.title for table in tables):
         same = [t for t in tables if t.title == title]
-        print("\n".join(section(title, same[0].says, cells(same, results))))
+        print("\n".join(section(title, same[0].says, cells(same, results), before)))
     for file, title in lists:
         print("\n".join(listed(file, title, results)))
     return int(status)
