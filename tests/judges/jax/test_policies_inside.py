@@ -132,6 +132,9 @@ CUTTING: dict[str, Any] = {
 }
 
 
+# JAX knows an array of NumPy by its identity, and the type that it gave it first: the
+# layers are asked about in one precision throughout.
+@pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize(
     ("program", "policy"),
     [
