@@ -176,3 +176,9 @@ def test_what_cannot_happen_once_is_refused(step: Any, way: str) -> None:
     with pytest.raises(retape.UnsupportedError, match=said.format(place)):
         call = getattr(retape.jax, way)(f)
         call(1.0) if way == "grad" else jax.grad(call)(1.0)
+
+
+def test_a_line_that_jax_does_not_know_is_said_to_be_unknown() -> None:
+    f = lambda x: lax.while_loop(lambda v: v < 5, loud_rule, x)  # noqa: E731
+    with pytest.raises(retape.UnsupportedError, match="at a line unknown to JAX is"):
+        retape.jax.grad(f)(1.0)

@@ -52,10 +52,13 @@ from jax.interpreters import partial_eval as pe
 
 
 def source_line(eqn: core.JaxprEqn) -> str:
-    """`file:line (function)` of the user's code that made an equation."""
+    """`file:line (function)` of the user's code that made an equation.
+
+    Or a word that says that JAX knows none: it traces its own functions once.
+    """
     for frame in source_info_util.user_frames(eqn.source_info.traceback):
         return _told(frame)
-    return source_info_util.summarize(eqn.source_info)
+    return "a line unknown to JAX"
 
 
 def _told(frame: Any) -> str:

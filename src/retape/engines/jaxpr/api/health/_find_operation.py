@@ -164,7 +164,7 @@ class _Run:
 
     def operation(self, eqn: core.JaxprEqn, ins: list[_Value]) -> list[_Value]:
         """Run an operation, or what is in it."""
-        if self.calls and not source_line(eqn):
+        if self.calls and source_place(eqn) is None:
             # JAX traces its own functions once: what is in them knows no user's line.
             eqn = eqn.replace(source_info=self.calls[-1])
         name, params = eqn.primitive.name, eqn.params
