@@ -57,7 +57,17 @@ def memory_of(value: Any) -> Iterator[Any]:
     """The arrays and tensors in a tree, in order, which a step may write to.
 
     Those inside opaque objects are not looked at.
+
+    Raises:
+        StoreError: If the tree contains itself.
     """
+    try:
+        yield from _memory_of(value)
+    except RecursionError as error:
+        raise endless(value) from error
+
+
+def _memory_of(value: Any) -> Iterator[Any]:
     if type(value) in PLAIN or opaque(type(value)) is not None:
         return
     if is_array(value) or is_tensor(value):
@@ -65,7 +75,7 @@ def memory_of(value: Any) -> Iterator[Any]:
         return
     node = node_of(value)
     for part in node.parts if node else ():
-        yield from memory_of(part)
+        yield from _memory_of(part)
 
 
 def endless(value: object) -> StoreError:

@@ -51,10 +51,7 @@ def copy_tree(value: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
         return copy_array(value)
-    try:
-        memory = list(memory_of(value))
-    except RecursionError as error:
-        raise endless(value) from error
+    memory = list(memory_of(value))
     arrays = [part for part in memory if is_array(part)]
     copies = iter(copy_arrays(arrays))
     if len(arrays) == len(memory):

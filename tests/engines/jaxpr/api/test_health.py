@@ -197,7 +197,6 @@ ROWS["an argument"] = Row(
 UNREAD: dict[str, Any] = {"jnp": jnp}
 exec("def step(y, x): return y + jnp.sqrt(y * 0.0)", UNREAD)
 ROWS["no source"] = Row(run(UNREAD["step"]), "reverse", AT + 1, "sqrt")
-NO_LINE = ("no source", "an argument")
 FINITE = {"a_cotangent_that_is_dropped", "after the loop", "an argument"}
 
 
