@@ -117,7 +117,7 @@ def test_numpy_is_imported_by_the_stores_and_tables_below_the_engines():
     }
     assert {layer for layer, _ in users} == {"storage", "schedule", "driver"}
     tables = sorted(stem for layer, stem in users if layer == "schedule")
-    assert tables == ["_chain_table", "_nested_table", "_room_table"]
+    assert tables == ["_chain_table", "_kept_table"]
 
 
 def test_every_package_and_module_has_a_layer_and_a_docstring():

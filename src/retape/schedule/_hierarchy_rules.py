@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 from retape._errors import PlanError
 from retape.schedule._binomial import least_sweeps, optimal_advances
-from retape.schedule._nested_policy import NestedPolicy
+from retape.schedule._kept_table import kept_table
+from retape.schedule._nested_slots import nested_policies
 from retape.schedule._policy_counts import MOST_INTERVALS, Totals, policy_counts
-from retape.schedule._room_policy import RoomPolicy
-from retape.schedule._room_table import ENDLESS, Rooms, room_table
 from retape.schedule._segment_policy import segments
+from retape.schedule._space import ENDLESS
 from retape.schedule._tier import StepCosts, Tier
+from retape.schedule._tier_slots import Rooms, slots_for_parts, slots_told_apart
 
 EXACT = 800_000_000
 """The most (stages^2 * rooms * tiers) for which the dynamic programme over all rooms is
@@ -79,11 +80,11 @@ def decided(task: Task) -> Decided:
     if not dearest * float(min(task.stages, _TABLED)) ** 2 < inf:
         return _cheapest(task, [])  # No table could tell schedules apart.
     for room in _rooms(task.stages, slots):
-        table = room_table(task.stages, room, tiers, forward)
-        total = _counted(table, task.stages, room, tiers)
+        policy = slots_told_apart(task.stages, room, tiers, forward)
+        total = _counted(policy, task.stages, room, tiers)
         if _fits(total, slots, tiers):
             cost = _cost(total, tiers, forward)
-            return _cheapest(task, [Decided(total, cost, True, table, room)])
+            return _cheapest(task, [Decided(total, cost, True, policy, room)])
     found: list[Decided] = []
     for order in _orders(slots, tiers):
         found += _nested(task.stages, *order, forward)
@@ -113,16 +114,17 @@ def _nested(
     stages: int, slots: Rooms, tiers: tuple[Tier, ...], forward: float
 ) -> Iterator[Decided]:
     """What the rules for long runs come to, up to one that is the best of its kind."""
-    for policy in _policies(stages, slots, tiers, forward):
+    found = nested_policies(stages, slots, tiers, forward, _INTERVALS // 8)
+    for policy, room, is_endless, is_whole in found:
         try:
-            most = _INTERVALS if policy.endless else _INTERVALS // 4
-            total = _counted(policy, stages, policy.room, tiers, most)
+            most = _INTERVALS if is_endless else _INTERVALS // 4
+            total = _counted(policy, stages, room, tiers, most)
         except PlanError:
             continue
         if _fits(total, slots, tiers):
             cost = _cost(total, tiers, forward)
-            yield Decided(total, cost, False, policy, policy.room)
-            if policy.is_whole:
+            yield Decided(total, cost, False, policy, room)
+            if is_whole:
                 return
 
 
@@ -144,19 +146,6 @@ def _orders(
         (tuple(count for count, _ in order), tuple(tier for _, tier in order))
         for order in found
     ]
-
-
-def _policies(
-    stages: int, slots: Rooms, tiers: tuple[Tier, ...], forward: float
-) -> Iterator[NestedPolicy]:
-    """Rules for a run that is too long for a table of all rooms."""
-    periodic = NestedPolicy(slots, tiers, forward, stages, endless=True)
-    if stages <= periodic.reach or periodic.period:
-        yield periodic
-    far = slots[-1]
-    while far and least_sweeps(stages, sum(slots[:-1]) + far) <= _INTERVALS // 8:
-        yield NestedPolicy((*slots[:-1], far), tiers, forward, stages)
-        far //= 8
 
 
 def _pairs(slots: Rooms) -> list[tuple[int, int]]:
@@ -187,7 +176,7 @@ def _split(task: Task, near: int, far: int) -> Iterator[Decided]:
     forward = task.costs.forward
     if least_sweeps(task.stages, sum(slots)) > _INTERVALS // 16:
         return
-    policy = RoomPolicy(slots, tiers, forward)
+    policy = slots_for_parts(slots, tiers, forward)
     try:
         total = _counted(policy, task.stages, slots, tiers, _INTERVALS // 2)
     except PlanError:
@@ -263,6 +252,6 @@ def least_cost(task: Task) -> float:
         room = (*slots[:known], ENDLESS)
         cells = stages * prod(most + 1 for most in slots[:known]) * (known + 1)
         if cells <= _CELLS and cells * stages <= EXACT:
-            table = room_table(stages, room, (*tiers[:known], one), forward)
-            return max(least, table.best(stages, room))
+            policy = slots_told_apart(stages, room, (*tiers[:known], one), forward)
+            return max(least, kept_table(policy.space, stages).best(stages, room))
     return least

@@ -14,9 +14,10 @@ from retape._errors import BudgetError, PlanError
 from retape.schedule._action import Action
 from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts, TierCounts
-from retape.schedule._mixed_table import MixedTable, mixed_table
+from retape.schedule._mixed_room import mixed_policy
 from retape.schedule._policy_counts import Totals, policy_counts
 from retape.schedule._policy_stream import Stream
+from retape.schedule._table_policy import TablePolicy
 from retape.schedule._whole import settle
 
 
@@ -96,7 +97,7 @@ class Mixed:
     @property
     def exact(self) -> bool:
         """Tell whether this is the optimum, or a near-optimum within `bound`."""
-        return self._all_fit() or self.stages <= self._table().reach
+        return self._all_fit() or self.stages <= self._policy().reach
 
     def bound(self) -> float:
         """The steps run, taped ones included, are at most this times the fewest.
@@ -113,8 +114,8 @@ class Mixed:
         return run / (max(0, fewest) + self.stages)
 
     def __iter__(self) -> Iterator[Action]:
-        table, room = self._table(), self._room()
-        return iter(Stream(table, self.length, self.stage, room))
+        policy, room = self._policy(), self._room()
+        return iter(Stream(policy, self.length, self.stage, room))
 
     def counts(self) -> Counts:
         """The counts of a replay, by recurrence."""
@@ -137,7 +138,7 @@ class Mixed:
         if self._all_fit():
             return self._all_taped(tape)
         root = self.length, self.stage, self._room()
-        return policy_counts(self._table(), *root, state=state, tape=tape)
+        return policy_counts(self._policy(), *root, state=state, tape=tape)
 
     def _all_taped(self, tape: int) -> Totals:
         """Every stage but the last is kept, and nothing is run twice."""
@@ -163,9 +164,9 @@ class Mixed:
     def _all_fit(self) -> bool:
         return self.budget >= (self.stages - 1) * self.tape
 
-    def _table(self) -> MixedTable:
+    def _policy(self) -> TablePolicy[int]:
         unit = gcd(self.state, self.tape)
         sizes = self.state // unit, self.tape // unit
         if self._all_fit():
-            return mixed_table(1, 0, *sizes)
-        return mixed_table(self.stages, self._room(), *sizes)
+            return mixed_policy(1, 0, *sizes)
+        return mixed_policy(self.stages, self._room(), *sizes)

@@ -29,7 +29,7 @@ in the tests. The doubling placement does gain by it, see `Doubling.turn`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
@@ -38,14 +38,14 @@ from retape._errors import BudgetError, PlanError
 from retape.schedule._action import Action, Advance, Drop, Store
 from retape.schedule._binomial import beta, optimal_advances
 from retape.schedule._hierarchy import check_tiers
-from retape.schedule._mixed_table import mixed_table
+from retape.schedule._mixed_room import mixed_policy
 from retape.schedule._online_doubling import Doubling, gap_advances
 from retape.schedule._online_least_cost import LeastCost, Placed, enough
 from retape.schedule._online_tiers import TieredPlacement
 from retape.schedule._policy_stream import Held, Stream
-from retape.schedule._room_policy import RoomPolicy
 from retape.schedule._split_policy import BinomialPolicy
 from retape.schedule._tier import StepCosts, Tier
+from retape.schedule._tier_slots import slots_for_parts
 from retape.schedule._whole import settle, whole
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]
@@ -255,8 +255,8 @@ class OnlineTiers(Online):
 
     def begin(self) -> TieredPlacement:
         """The controller before the first stage."""
-        bare = tuple(replace(tier, snapshots=0) for tier in self.tiers)
-        return TieredPlacement(RoomPolicy(self._slots, bare, self.costs.forward))
+        policy = slots_for_parts(self._slots, self.tiers, self.costs.forward)
+        return TieredPlacement(policy, self._slots)
 
     def reverse(self, state: TieredPlacement, length: int) -> Iterator[Action]:
         """The actions from the end of the forward sweep to the end."""
@@ -320,14 +320,14 @@ class OnlineMixed(Online):
         unit = gcd(self.state, self.tape)
         room = min(self.budget, (last + 1) * max(self.state, self.tape)) // unit
         own, tape = self.state // unit, self.tape // unit
-        table = mixed_table(max(1, last), room, own, tape)
+        policy = mixed_policy(max(1, last), room, own, tape)
         held = [
             (at, Held("memory", False, room - (i + 1) * own), slot)
             for i, (at, slot) in enumerate(
                 zip(state.positions, state.slots, strict=False)
             )
         ]
-        return iter(Stream(table, length, self.stage, room, held))
+        return iter(Stream(policy, length, self.stage, room, held))
 
 
 def _placements(

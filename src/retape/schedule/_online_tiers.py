@@ -6,7 +6,7 @@ that are free beside those up to x_i, and e the last stage, that is
 
     K = sum_i  r(tier of x_i) + X(tier of x_i, x_{i+1} - x_i, m_i),   x_h = e
 
-with X of `_room_table`. It may keep nothing; store the state in a free slot; give a
+with X of `_kept_table`. It may keep nothing; store the state in a free slot; give a
 snapshot up for it; or, where the near tier is full, *move* one to the far tier and take
 its slot. Without moves the start state stays near for good, where short runs want
 it: the cost is then up to 1.16 times that of a known length, with them 1.13 at most
@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from retape.schedule._online_least_cost import NOTHING, Move, Placed
-from retape.schedule._room_policy import RoomPolicy
-from retape.schedule._room_table import Rooms
-from retape.schedule._tier import Tier
+from retape.schedule._space import Kind
+from retape.schedule._table_policy import TablePolicy
+from retape.schedule._tier_slots import Rooms
 
 _ASKED = 8
 """Each doubling of the run is asked about at up to 2^8 stages."""
@@ -50,6 +50,11 @@ class _Option(NamedTuple):
 class TieredPlacement:
     """The controller of a run over two tiers.
 
+    Attributes:
+        policy: The decisions on the way back.
+        whole: The slots of each tier.
+        held: The snapshots that there are.
+
     Examples:
         >>> from retape import Tier
         >>> from retape.schedule import OnlineTiers
@@ -60,7 +65,8 @@ class TieredPlacement:
         ((0, 28), ('disk', 'memory'))
     """
 
-    policy: RoomPolicy
+    policy: TablePolicy[Rooms]
+    whole: Rooms
     held: tuple[Snapshot, ...] = field(default=())
 
     @property
@@ -89,7 +95,7 @@ class TieredPlacement:
         moved = tuple[Move, ...]()
         if best.moved is not None:
             at, slot, tier = held[best.moved]
-            far = self.policy.tiers[-1].name
+            far = self._kinds[-1].tier
             to = self._free(far)
             held[best.moved] = Snapshot(at, to, far)
             moved = ((at, (tier, slot), (far, to)),)
@@ -109,34 +115,42 @@ class TieredPlacement:
 
     def rooms(self) -> list[Rooms]:
         """What is free beside the snapshots up to each one."""
-        room, found = self.policy.slots, list[Rooms]()
+        room, found = self.whole, list[Rooms]()
         for snapshot in self.held:
-            room = self.policy.changed(snapshot.tier, room, -1)
+            room = self._beside(self.policy.space.of(snapshot.tier), room)
             found.append(room)
         return found
 
+    @property
+    def _kinds(self) -> tuple[Kind, ...]:
+        return self.policy.space.kinds
+
+    def _beside(self, kind: Kind, room: Rooms) -> Rooms:
+        found = self.policy.space.take(room, kind)
+        assert found is not None
+        return found
+
+    def _prices(self, gaps: list[int], rooms: list[Rooms]) -> list[float]:
+        """What each interval costs between snapshots with so many stages."""
+        intervals = zip(self.held, gaps, rooms, strict=True)
+        return [self.policy.price(x.tier, gap, room) for x, gap, room in intervals]
+
     def _options(self, stage: int) -> Iterator[_Option]:
         """All that can be done, the cost of each as if the run ended after `stage`."""
-        price, tiers, held = self.policy.price, self.policy.tiers, self.held
+        price, kinds, held = self.policy.price, self._kinds, self.held
         if not held:
-            for tier, free in zip(tiers, self.policy.slots, strict=True):
-                if free:
-                    yield _Option(self._on(tier, self.policy.slots), tier.name)
+            yield from self._storing(0.0, self.whole)
             return
         rooms = self.rooms()
         ends = [*(snapshot.stage for snapshot in held[1:]), stage]
         gaps = [end - x.stage for x, end in zip(held, ends, strict=True)]
         # Of each interval: as it is, and with one more slot free on a tier.
-        now = [
-            price(x.tier, gap, r) for x, gap, r in zip(held, gaps, rooms, strict=True)
-        ]
+        now = self._prices(gaps, rooms)
         total, (m, d) = sum(now), rooms[-1]
-        near, far = tiers
+        near, far = kinds
         longer = price(held[-1].tier, stage + 1 - held[-1].stage, rooms[-1])
         yield _Option(total - now[-1] + longer)
-        for tier, free in zip(tiers, (m, d), strict=True):
-            if free:
-                yield _Option(total + self._on(tier, (m, d)), tier.name)
+        yield from self._storing(total, rooms[-1])
         if m == 0:
             yield from self._giving_up(near, gaps, rooms, now)
             if d > 0:
@@ -144,49 +158,47 @@ class TieredPlacement:
         if d == 0:
             yield from self._giving_up(far, gaps, rooms, now)
 
-    def _on(self, tier: Tier, room: Rooms) -> float:
+    def _storing(self, total: float, room: Rooms) -> Iterator[_Option]:
+        """A snapshot in a free slot, beside what costs so much."""
+        for kind, free in zip(self._kinds, room, strict=True):
+            if free:
+                yield _Option(total + self._on(kind, room), kind.tier)
+
+    def _on(self, kind: Kind, room: Rooms) -> float:
         """What a snapshot before the next stage costs on a tier with a free slot."""
-        left = self.policy.changed(tier.name, room, -1)
-        return tier.write + self.policy.price(tier.name, 1, left)
+        return kind.write + self.policy.price(kind.tier, 1, self._beside(kind, room))
 
     def _giving_up(
-        self, tier: Tier, gaps: list[int], rooms: list[Rooms], now: list[float]
+        self, kind: Kind, gaps: list[int], rooms: list[Rooms], now: list[float]
     ) -> Iterator[_Option]:
         """Snapshots of a tier given up for the new one, but for the start state."""
         price, held = self.policy.price, self.held
-        with_one = [self.policy.changed(tier.name, room, 1) for room in rooms]
-        more = [
-            price(x.tier, gap, room)
-            for x, gap, room in zip(held, gaps, with_one, strict=True)
-        ]
-        fixed = tier.write + price(tier.name, 1, rooms[-1])
+        more = self._prices(gaps, [self.policy.space.give(r, kind) for r in rooms])
+        fixed = kind.write + price(kind.tier, 1, rooms[-1])
         before, after = sum(now), 0.0
         for j in range(len(held) - 1, 0, -1):
             before -= now[j]
-            if held[j].tier == tier.name:
-                left = held[j - 1]
-                joined = price(left.tier, gaps[j - 1] + gaps[j], rooms[j - 1])
+            if held[j].tier == kind.tier:
+                left = held[j - 1].tier
+                joined = price(left, gaps[j - 1] + gaps[j], rooms[j - 1])
                 cost = fixed + before - now[j - 1] + joined + after
-                yield _Option(cost, tier.name, dropped=j)
+                yield _Option(cost, kind.tier, dropped=j)
             after += more[j]
 
     def _moving(
         self, gaps: list[int], rooms: list[Rooms], now: list[float]
     ) -> Iterator[_Option]:
         """Snapshots moved to the far tier, for the new one to take their slots."""
-        price, held, (near, far) = self.policy.price, self.held, self.policy.tiers
+        price, held, (near, far) = self.policy.price, self.held, self._kinds
         other = [(m + 1, d - 1) for m, d in rooms]
-        moved = [
-            price(x.tier, gap, room)
-            for x, gap, room in zip(held, gaps, other, strict=True)
-        ]
+        moved = self._prices(gaps, other)
         fixed = near.read + far.write + self._on(near, other[-1])
         before, after = sum(now), 0.0
         for j in range(len(held) - 1, -1, -1):
             before -= now[j]
-            if held[j].tier == near.name:
-                there = price(far.name, gaps[j], other[j])
-                yield _Option(fixed + before + there + after, near.name, moved=j)
+            if held[j].tier == near.tier:
+                there = price(far.tier, gaps[j], other[j])
+                yield _Option(fixed + before + there + after, near.tier, moved=j)
             after += moved[j]
 
     def _free(self, tier: str) -> int:
