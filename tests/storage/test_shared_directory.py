@@ -19,7 +19,10 @@ class Gathering:
     def __init__(self, rank, barrier, said):
         self.rank, self.barrier, self.said = rank, barrier, said
 
-    def all_gather(self, said):
+    def Get_rank(self):
+        return self.rank
+
+    def allgather(self, said):
         self.said[self.rank] = said
         self.barrier.wait()
         heard = list(self.said)
@@ -83,15 +86,15 @@ def test_an_answer_that_cannot_be_sent_is_an_error_of_all(tmp_path):
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_those_that_wait_for_parts_hear_of_any_error(tmp_path, failing):
+    def divides(directory):
+        return 1 // (directory.is_first != (failing == 0))
+
     def does(directory):
-        if directory.is_first == (failing == 0):
-            directory.tell(ZeroDivisionError("by zero"))
-            return None
-        return directory.settle(None, b"a digest")
+        return directory.together(lambda: divides(directory), lambda: b"a digest")
 
     found = on_both(tmp_path, does)
-    assert found[failing] is None
-    text = f"process {failing}: ZeroDivisionError: by zero"
+    assert isinstance(found[failing], ZeroDivisionError)
+    text = f"process {failing}: ZeroDivisionError: "
     heard = found[1 - failing]
     assert isinstance(heard, StoreError) and text in str(heard)
 
@@ -104,11 +107,7 @@ def test_what_the_first_process_finds_all_have(tmp_path):
 def test_a_model_of_a_process_that_does_not_come_is_seen(tmp_path):
     found = on_both(
         tmp_path,
-        lambda directory: directory.is_first or directory.settle(None, b"a digest"),
+        lambda directory: directory.is_first or directory.agree(True),
         patience=0.2,
     )
     assert isinstance(found[1], threading.BrokenBarrierError)
-
-
-def test_one_process_tells_nobody(tmp_path):
-    assert ArrayDirectory(tmp_path).tell(ValueError()) is None

@@ -13,28 +13,20 @@ file. So whatever decides what is run next is decided together:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
 
-from retape._errors import SnapshotError, StoreError
+from retape._errors import StoreError
 from retape._warn import warn
 from retape.storage._base import AnotherRun, SnapshotStore, check_store_inside
+from retape.storage._group import Communicator, Group, unlike
 from retape.storage._record import Record
 from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
-
-
-class Communicator(Protocol):
-    """What is asked of a communicator: `mpi4py.MPI.COMM_WORLD` is one."""
-
-    def Get_rank(self) -> int: ...
-
-    def Get_size(self) -> int: ...
-
-    def allgather(self, sendobj: Any) -> list[Any]:
-        """Give an object to all ranks; get those of all, by rank."""
-        ...
+T = TypeVar("T")
 
 
 class _Point(NamedTuple):
@@ -82,6 +74,7 @@ class RankStore(StoreWrapper[C]):
 
     inner: SnapshotStore[C]
     comm: Communicator
+    _group: Group = field(init=False, repr=False)
     _label: str = field(default="", init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
     _failed: StoreError | None = field(default=None, init=False, repr=False)
@@ -104,6 +97,7 @@ class RankStore(StoreWrapper[C]):
                 "`mpi4py.MPI.COMM_WORLD`, or an object with `Get_rank`, `Get_size` and "
                 "`allgather`."
             )
+        self._group = Group(self.comm, "rank")
 
     @property
     def is_shared(self) -> bool:
@@ -116,21 +110,21 @@ class RankStore(StoreWrapper[C]):
         return True
 
     def agree(self, said: bool) -> bool:
-        return all(self.comm.allgather(said))
+        return self._group.agree(said)
 
     def has_room(self, nbytes: int) -> bool:
-        return all(self.comm.allgather(self.inner.has_room(nbytes)))
+        return self.agree(self.inner.has_room(nbytes))
 
     def has(self, step: int, *, tape: bool = False) -> bool:
-        return all(self.comm.allgather(self.inner.has(step, tape=tape)))
+        return self.agree(self.inner.has(step, tape=tape))
 
     def flush(self) -> None:
         self._together("write what waits", self.inner.flush)
 
     def largest(self, nbytes: int | None) -> int | None:
         """The most bytes of any rank, so that all make the same schedule."""
-        found = self.comm.allgather(nbytes)
-        return None if None in found else max(found)
+        found = self._group.heard(nbytes)
+        return None if None in found else max(each or 0 for each in found)
 
     def open(self, label: str) -> Record | None:
         self._refuse_another_plan(label)
@@ -138,12 +132,12 @@ class RankStore(StoreWrapper[C]):
         self._label = f"{label}\nrank {rank} of {size}"
         self._due, self._written, self._failed = False, None, None
         record = self._opened()
-        points = self.comm.allgather(_point(record))
+        points = self._group.heard(_point(record))
         if len(set(points)) > 1:
             # Those that are ahead by a record go back to the one before.
             if _point(record) > min(points):
                 record = self.inner.rewind()
-            points = self.comm.allgather(_point(record))
+            points = self._group.heard(_point(record))
         if len(set(points)) > 1:
             # A rank has lost both: cotangents are gone there, and states may not be.
             warn(
@@ -168,7 +162,7 @@ class RankStore(StoreWrapper[C]):
 
         record = self._together("open its directory", attempt)
         mine = None if other is None else (str(other), other.is_done)
-        found = self.comm.allgather(mine)
+        found = self._group.heard(mine)
         said = [each for each in found if each is not None]
         if said:
             if other is None:
@@ -178,7 +172,7 @@ class RankStore(StoreWrapper[C]):
         return record
 
     def steps(self) -> set[int]:
-        found = self.comm.allgather(self.inner.steps())
+        found = self._group.heard(self.inner.steps())
         return set[int].intersection(*found)
 
     def put(
@@ -192,14 +186,13 @@ class RankStore(StoreWrapper[C]):
         tape: bool = False,
     ) -> None:
         self._same("keeps", step, tape)
-        put: Any = self.inner.put
-        doing = f"keep step {step}"
-        self._together(doing, put, step, slot, tier, capsule, nbytes, tape=tape)
+        put = partial(self.inner.put, step, slot, tier, capsule, nbytes, tape=tape)
+        self._together(f"keep step {step}", put)
 
     def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
         self._same("reads", step, tape)
-        doing = f"read step {step}"
-        return self._together(doing, self.inner.get, step, slot, tier, tape=tape)
+        get = partial(self.inner.get, step, slot, tier, tape=tape)
+        return self._together(f"read step {step}", get)
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         try:
@@ -211,7 +204,7 @@ class RankStore(StoreWrapper[C]):
     def record_due(self) -> bool:
         # One that waits in the background has not been written: no rank goes on to
         # the next, so that they differ by one at most.
-        found = self.comm.allgather((self.inner.record_due(), self.inner.record_waits))
+        found = self._group.heard((self.inner.record_due(), self.inner.record_waits))
         due, waiting = zip(*found, strict=True)
         self._due = any(due) and not any(waiting)
         return self._due
@@ -233,53 +226,33 @@ class RankStore(StoreWrapper[C]):
         else:
             if not self._due:
                 self.flush()
-            self._together("write its record", self.inner.record, kept)
+            self._together("write its record", partial(self.inner.record, kept))
         self._due, self._written = False, point
 
     def _refuse_another_plan(self, label: str) -> None:
-        heads = self.comm.allgather(label.partition("\n")[0])
-        for rank, head in enumerate(heads):
-            if head != heads[0]:
-                raise StoreError(
-                    f"the ranks disagree about the run: rank 0 runs `{heads[0]}` and "
-                    f"rank {rank} runs `{head}`. Pass the same plan on all of them."
-                )
+        heads = self._group.heard(label.partition("\n")[0])
+        if (other := unlike(heads)) is not None:
+            raise StoreError(
+                f"the ranks disagree about the run: rank 0 runs `{heads[0]}` and "
+                f"rank {other[0]} runs `{other[1]}`. Pass the same plan on all of them."
+            )
 
     def _same(self, does: str, step: int, tape: bool) -> None:
         """Refuse ranks that go different ways."""
-        places = self.comm.allgather((step, tape))
-        for rank, place in enumerate(places):
-            if place != places[0]:
-                raise StoreError(
-                    f"the ranks disagree about the schedule: rank 0 {does} step "
-                    f"{places[0][0]} and rank {rank} step {place[0]}. Pass the same "
-                    "number of steps and the same plan on all of them, and let `done` "
-                    "be true at the same step."
-                )
+        places = self._group.heard((step, tape))
+        if (other := unlike(places)) is not None:
+            rank, place = other
+            raise StoreError(
+                f"the ranks disagree about the schedule: rank 0 {does} step "
+                f"{places[0][0]} and rank {rank} step {place[0]}. Pass the same "
+                "number of steps and the same plan on all of them, and let `done` "
+                "be true at the same step."
+            )
 
-    def _together(self, doing: str, call: Any, *given: Any, **options: Any) -> Any:
+    def _together(self, doing: str, call: Callable[[], T]) -> T:
         """Call, and fail where any rank fails."""
-        value, error, self._failed = None, self._failed, None
-        try:
-            value = None if error else call(*given, **options)
-        except StoreError as failure:
-            error = failure
-        except BaseException as failure:
-            # The others wait for an answer, whatever it is that went wrong.
-            self.comm.allgather((False, f"{type(failure).__name__}: {failure}"))
-            raise
-        lost = isinstance(error, SnapshotError)
-        found = self.comm.allgather(None if error is None else (lost, str(error)))
-        failed = [(rank, *each) for rank, each in enumerate(found) if each is not None]
-        if not failed:
-            return value
-        if error is not None and lost == all(each[1] for each in failed):
-            raise error
-        # What cannot be mended goes before what can.
-        rank, is_lost, text = min(failed, key=lambda each: each[1])
-        raise (SnapshotError if is_lost else StoreError)(
-            f"rank {rank} could not {doing}: {text}"
-        )
+        error, self._failed = self._failed, None
+        return self._group.together(call, doing, failed=error)[0]
 
 
 def _point(record: Record | None) -> _Point:

@@ -171,45 +171,34 @@ class ZarrStore(DiskStore[C]):
 
     def _save(self, tree: Any, folder: str) -> Any:
         """Write the sharded arrays in a tree; the tree with their places."""
-        found = error = None
         writing = _Writing(self._arrays, folder, self._shardings)
-        try:
-            found = _map(tree, _is_of_jax, writing.begin)
-            for write in writing.begun:
-                write.result()
-        except StoreError as failure:
-            error = failure
-        except (ValueError, OSError) as failure:
-            error = StoreError(
-                f"`{self._arrays.at(folder, '')}` cannot be written: {failure}. Free "
-                "the space or the permission that is missing, and call again: the run "
-                "goes on where it was."
-            )
-        except BaseException as failure:
-            self._arrays.tell(failure)
-            raise
-        self._arrays.settle(error, writing.alike.digest())
-        return found
+
+        def written() -> Any:
+            try:
+                found = _map(tree, _is_of_jax, writing.begin)
+                for write in writing.begun:
+                    write.result()
+            except (ValueError, OSError) as failure:
+                raise StoreError(
+                    f"`{self._arrays.at(folder, '')}` cannot be written: {failure}. "
+                    "Free the space or the permission that is missing, and call again: "
+                    "the run goes on where it was."
+                ) from failure
+            return found
+
+        return self._arrays.together(written, writing.alike.digest)
 
     def _load(self, tree: Any) -> Any:
         saved = _saved_in(tree)
         found: list[Any] = []
-        error = None
-        try:
-            found = [
-                read_saved(self._arrays.at(s.folder, s.name), s, self._sharding(s))
-                for s in saved
-            ]
-        except StoreError as failure:
-            error = failure
-        except BaseException as failure:
-            if saved:
-                self._arrays.tell(failure)
-            raise
         if saved:
-            self._arrays.settle(error)
+            found = self._arrays.together(lambda: list(map(self._read, saved)), bytes)
         rest = iter(found)
         return _map(tree, _is_saved, lambda _: next(rest))
+
+    def _read(self, saved: SavedArray) -> Any:
+        where = self._arrays.at(saved.folder, saved.name)
+        return read_saved(where, saved, self._sharding(saved))
 
     def _sharding(self, saved: SavedArray) -> Any:
         """As it was, or on the mesh of this process; `None` for where JAX wants it."""

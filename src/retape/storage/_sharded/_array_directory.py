@@ -2,12 +2,16 @@
 
 import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from shutil import rmtree
+from typing import TypeVar
 
-from retape._errors import SnapshotError, StoreError
+from retape._errors import SnapshotError
 from retape.storage._codec import read_label
 from retape.storage._run_directory import RECORD, RECORD_BEFORE, Key, RunDirectory
+
+T = TypeVar("T")
 
 _FOLDER = re.compile(r"(step|tape)-\d{12}-[0-9a-f]{8}|record-[0-9a-f]{8}")
 
@@ -40,14 +44,10 @@ class ArrayDirectory(RunDirectory):
         """A name that no folder of arrays has had."""
         return f"{stem}-{uuid.uuid4().hex[:8]}"
 
-    def settle(self, error: StoreError | None, digest: bytes = b"") -> None:
-        """Raise what went wrong with arrays, if anything did."""
-        del digest  # Of what several processes must have alike.
-        if error is not None:
-            raise error
-
-    def tell(self, failure: BaseException) -> None:
-        """Nobody waits for this process."""
+    def together(self, call: Callable[[], T], alike: Callable[[], bytes]) -> T:
+        """Do something in each process, which has something alike in all."""
+        del alike  # There is one process.
+        return call()
 
     def remove(self, key: Key) -> None:
         """Remove a snapshot with its arrays."""

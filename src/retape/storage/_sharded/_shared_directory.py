@@ -6,16 +6,17 @@ tells the others what it has found, or what went wrong. So all of them see the s
 """
 
 import os
-import pickle
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
-from retape._errors import SnapshotError, StoreError
+from retape._errors import StoreError
 from retape.storage._codec import decode
+from retape.storage._group import Communicator, Group, unlike
 from retape.storage._run_directory import Key
 from retape.storage._sharded._array_directory import ArrayDirectory
-from retape.storage._sharded._processes import Processes
+
+T = TypeVar("T")
 
 
 class SharedDirectory(ArrayDirectory):
@@ -26,10 +27,10 @@ class SharedDirectory(ArrayDirectory):
         is_first: Whether this process is the one that has the files.
     """
 
-    def __init__(self, own: ArrayDirectory, processes: Processes) -> None:
+    def __init__(self, own: ArrayDirectory, processes: Communicator) -> None:
         super().__init__(own.path)
-        self._own, self._processes = own, processes
-        self.is_first = processes.rank == 0
+        self._own, self._group = own, Group(processes, "process")
+        self.is_first = self._group.is_first
         self._claimed = False
 
     def claim(self) -> None:
@@ -38,16 +39,16 @@ class SharedDirectory(ArrayDirectory):
         Raises:
             StoreError: If it is not, or another program has it.
         """
-        self._first(self._own.claim)
+        self._group.first(self._own.claim)
         self._claimed = True
         place = self.path / "arrays" / self.new_folder("shared")
-        self._first(lambda: place.mkdir(parents=True))
-        there = self._processes.all_gather(b"there" if os.path.isdir(place) else b"")
-        self._first(place.rmdir)
+        self._group.first(lambda: place.mkdir(parents=True))
+        there = self._group.heard(os.path.isdir(place))
+        self._group.first(place.rmdir)
         if not all(there):
             self.release()
             raise StoreError(
-                f"`{self}` is not the same directory for process {there.index(b'')} "
+                f"`{self}` is not the same directory for process {there.index(False)} "
                 "as for the first one. Pass a path on a file system that all "
                 "processes share."
             )
@@ -62,35 +63,22 @@ class SharedDirectory(ArrayDirectory):
         """Whether `claim` was called."""
         return self._claimed
 
-    def settle(self, error: StoreError | None, digest: bytes = b"") -> None:
-        """Raise what went wrong in any process, or what is not alike in all.
+    def together(self, call: Callable[[], T], alike: Callable[[], bytes]) -> T:
+        """Do something in each process, which has something alike in all.
 
         Raises:
             SnapshotError: If one could not read its part, and all can go on.
-            StoreError: For all else.
+            StoreError: For all else, and if something is not alike.
         """
-        if error is None:
-            said = b"\0" + digest
-        else:
-            lost = isinstance(error, SnapshotError)
-            said = (b"\1" if lost else b"\2") + str(error).encode()
-        heard = self._processes.all_gather(said)
-        rank = max(range(len(heard)), key=lambda k: heard[k][0])
-        worst, text = heard[rank][0], heard[rank][1:].decode(errors="replace")
-        if worst:
-            if error is not None and heard[self._processes.rank][0] == worst:
-                raise error
-            raise (SnapshotError if worst == 1 else StoreError)(
-                f"process {rank}: {text}"
+        found, heard = self._group.together(call, says=lambda _: alike())
+        if (other := unlike(heard)) is not None:
+            raise StoreError(
+                f"`{self}`: process {other[0]} has other values than the first one in "
+                "what is not sharded, so it is another state. Make one array of "
+                "all processes' parts (`jax.make_array_from_process_local_data`), "
+                "or give each process a store of its own (`RankStore`)."
             )
-        for rank, other in enumerate(heard):
-            if other != heard[0]:
-                raise StoreError(
-                    f"`{self}`: process {rank} has other values than the first one in "
-                    "what is not sharded, so it is another state. Make one array of "
-                    "all processes' parts (`jax.make_array_from_process_local_data`), "
-                    "or give each process a store of its own (`RankStore`)."
-                )
+        return found
 
     def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
         """A state or a tape, and its label.
@@ -98,67 +86,38 @@ class SharedDirectory(ArrayDirectory):
         Raises:
             SnapshotError: If it is not there, or damaged.
         """
-        data = self._first(lambda: self._own.contents(self._own.name(key)))
+        data = self._group.first(lambda: self._own.contents(self._own.name(key)))
         return decode(data, self.where(key))
 
     def put(self, key: Key, data: bytes) -> None:
         """Write a state or a tape, which must be alike in all processes."""
-        self.settle(None, blake2b(data).digest())
-        self._first(lambda: self._own.put(key, data))
+        self.together(lambda: None, lambda: blake2b(data).digest())
+        self._group.first(lambda: self._own.put(key, data))
 
     def read_record(self) -> tuple[Any, dict[str, Any]] | None:
         """The last record, or the one before it if the last one is damaged."""
-        found = self._first(self._own.record_contents)
+        found = self._group.first(self._own.record_contents)
         return None if found is None else decode(found[1], found[0])
 
     def write_record(self, data: bytes) -> None:
         """Write the record, which must be alike in all processes."""
-        self.settle(None, blake2b(data).digest())
-        self._first(lambda: self._own.write_record(data))
+        self.together(lambda: None, lambda: blake2b(data).digest())
+        self._group.first(lambda: self._own.write_record(data))
 
     def decide(self, says: Callable[[], bool]) -> bool:
         """What the first process says."""
-        return self._first(says)
+        return self._group.first(says)
 
     def agree(self, said: bool) -> bool:
         """Whether all processes say so."""
-        return all(self._processes.all_gather(b"yes" if said else b""))
-
-    def tell(self, failure: BaseException) -> None:
-        """Tell the processes that wait in `settle` that this one goes no further."""
-        self._processes.all_gather(b"\2" + _described(failure).encode())
-
-    def _first(self, call: Callable[[], Any]) -> Any:
-        """Let the first process do something; what it found, or its error, for all.
-
-        Whatever it is that goes wrong: the others wait for an answer.
-        """
-        said, failure = b"", None
-        if self.is_first:
-            try:
-                said = pickle.dumps((None, call()))
-            except (StoreError, OSError) as error:
-                lost = isinstance(error, SnapshotError)
-                kind = SnapshotError if lost else StoreError
-                said = pickle.dumps((kind, str(error)))
-            except BaseException as error:
-                failure = error
-                text = f"process 0: {_described(error)}"
-                said = pickle.dumps((StoreError, text))
-        # Between processes that run, and in no file: so `pickle` opens no door.
-        kind, found = pickle.loads(self._processes.all_gather(said)[0])
-        if failure is not None:
-            raise failure
-        if kind is not None:
-            raise kind(found)
-        return found
+        return self._group.agree(said)
 
 
 def _by_the_first(name: str) -> Any:
     """What the first process does, and all are told."""
 
     def done(self: SharedDirectory, *given: Any) -> Any:
-        return self._first(lambda: getattr(self._own, name)(*given))  # pyright: ignore[reportPrivateUsage]
+        return self._group.first(lambda: getattr(self._own, name)(*given))  # pyright: ignore[reportPrivateUsage]
 
     return done
 
@@ -169,7 +128,3 @@ for _name in (
     *("remove_last_record", "remove_records"),
 ):
     setattr(SharedDirectory, _name, _by_the_first(_name))
-
-
-def _described(failure: BaseException) -> str:
-    return f"{type(failure).__name__}: {failure}"
