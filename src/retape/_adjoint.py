@@ -10,10 +10,9 @@ from retape.driver._health import Health
 from retape.driver._program import Program
 from retape.driver._progress import Bar, Progress
 from retape.driver._report import Report
-from retape.driver._verify import Verify
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
-from retape.storage import SnapshotStore
+from retape.storage._any_store import AnyStore, store_of
 
 X = TypeVar("X")
 G = TypeVar("G")
@@ -47,10 +46,9 @@ def adjoint(
     steps: int | None = None,
     plan: Plan | None = None,
     memory: float | str | None = None,
-    store: SnapshotStore[Any] | None = None,
+    store: AnyStore | None = None,
     key: str | int | None = None,
     reuse: bool = False,
-    verify: Verify | None = None,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Adjoint[X, G]:
     """Run a simulation forward and its adjoint backward, in bounded memory.
@@ -69,17 +67,16 @@ def adjoint(
             `retape.fixed_space(snapshots=20)`.
         memory: Bytes, or a text such as "1 GB": instead of `plan`, for
             `plan=retape.within(memory)`.
-        store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
-            killed is taken up again by the same call, and gives the same bits. The
-            same call means the same x0, number of steps and plan, and functions that
-            do the same: steps that are run again have to give the bits that they gave.
-            Another run is refused, and the difference named. One that is done makes
-            room for the next.
+        store: Where snapshots go, or the folder of a `DiskStore`. With one of these or
+            a `TieredStore` a run that was killed is taken up again by the same call,
+            and gives the same bits. The same call means the same x0, number of steps
+            and plan, and functions that do the same: steps that are run again have to
+            give the bits that they gave. Another run is refused, and the difference
+            named. One that is done makes room for the next.
         key: What the run is, in the place of the functions: a text or a number that
             you change whenever the program or its data change.
         reuse: Take the result of a finished run from the store, if it has it.
             Otherwise a finished run is run again.
-        verify: "cheap" or "full": compare recomputed states with the first pass.
         progress: `True` for a bar, or a function that is told.
 
     With d snapshots in memory and alpha steps in a stage no more than d + alpha + 3
@@ -111,14 +108,14 @@ def adjoint(
         >>> result.state, result.cotangent
         (25.62890625, 136.6875)
     """
-    plan = budgeted(plan, memory)
+    plan, store = budgeted(plan, memory), store_of(store)
     machine = machine_of(program, x0, steps, seed, "retape.adjoint")
     watch = Bar() if progress is True else progress
     if program.hidden:
-        outcome = run_in_processes(machine, plan, watch, store, key, verify)
+        outcome = run_in_processes(machine, plan, watch, store, key)
     else:
         outcome, *_ = run_through(
-            machine, plan, store, key=key, reuse=reuse, verify=verify, progress=watch
+            machine, plan, store, key=key, reuse=reuse, progress=watch
         )
     state, total, cotangent, *_ = outcome.result
     return Adjoint(state, cotangent, outcome.report, total)

@@ -16,7 +16,6 @@ from retape.driver._program import Program, check_program
 from retape.driver._progress import Progress
 from retape.driver._step_machine import StepMachine
 from retape.driver._user_functions import check_functions
-from retape.driver._verify import Verify
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
 from retape.storage import SnapshotStore, fingerprint, tree_nbytes
@@ -115,7 +114,6 @@ def run_through(
     *,
     key: str | int | None = None,
     reuse: bool = False,
-    verify: Verify | None = None,
     progress: bool | Callable[[Progress], None] = False,
 ) -> tuple[Outcome[Any], Plan, int]:
     """Run a machine forward and back; a run that lies in its store is taken up.
@@ -136,8 +134,8 @@ def run_through(
         store=store,
         tape_bytes=tape_bytes,
         progress=progress,
-        verify=verify,
-        fingerprint=machine.fingerprint if verify else None,
+        verify=machine.program.verify,
+        fingerprint=machine.fingerprint,
         label=label,
         reuse=reuse,
     )

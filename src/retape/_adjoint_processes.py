@@ -20,7 +20,6 @@ def run_in_processes(
     progress: bool | Callable[[Progress], None],
     store: object,
     key: object,
-    verify: object,
 ) -> Outcome[Any]:
     """Run a machine whose snapshots are processes.
 
@@ -30,13 +29,12 @@ def run_in_processes(
         progress: A bar, or what is told.
         store: A store, which is refused.
         key: The name of a run on disk, which is refused.
-        verify: How states are compared, which is refused.
 
     Raises:
         PlanError: If the program or the call has what does not go with it.
     """
     program = machine.program
-    passed = {"store": store, "key": key, "verify": verify}
+    passed = {"store": store, "key": key, "verify": program.verify}
     passed |= {"observe": program.observe, "tape": program.tape}
     for name, value in passed.items():
         if value is not None:

@@ -18,6 +18,7 @@ from retape.plan._constructors import budgeted, fixed_space
 from retape.plan._prediction import Prediction
 from retape.schedule._whole import whole
 from retape.storage import SnapshotStore, tree_nbytes
+from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import is_durable
 from retape.storage._disk import DiskStore
 
@@ -75,7 +76,7 @@ def measure(
     steps: int | None = None,
     plan: Plan | None = None,
     memory: float | str | None = None,
-    store: SnapshotStore[Any] | None = None,
+    store: AnyStore | None = None,
     key: str | int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Adjoint[X, G]:
@@ -111,7 +112,7 @@ def measure(
         >>> round(memory.measured_peak / memory.predicted_peak, 1)
         1.0
     """
-    plan = budgeted(plan, memory)
+    plan, store = budgeted(plan, memory), store_of(store)
     refuse_hidden(program, "measure")
     machine = machine_of(program, x0, steps, seed, "retape.measure")
     with Meter(after=progress) as meter:
@@ -132,7 +133,7 @@ def diagnose(
     steps: int | None = None,
     plan: Plan | None = None,
     memory: float | str | None = None,
-    store: SnapshotStore[Any] | None = None,
+    store: AnyStore | None = None,
     key: str | int | None = None,
     growth: float = 1e6,
 ) -> Adjoint[X, G]:
@@ -176,7 +177,7 @@ def diagnose(
         >>> found.health.fault.kind, found.health.fault.step
         ('reverse', 2)
     """
-    plan = budgeted(plan, memory)
+    plan, store = budgeted(plan, memory), store_of(store)
     refuse_hidden(program, "diagnose")
     check_growth(growth)
     machine = machine_of(program, x0, steps, seed, "retape.diagnose")

@@ -17,7 +17,8 @@ from retape.driver._step_machine import StepMachine
 from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
-from retape.storage import SnapshotStore, copy_tree
+from retape.storage import copy_tree
+from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import is_durable
 
 X = TypeVar("X")
@@ -110,7 +111,7 @@ def forward(
     steps: int | None = None,
     plan: Plan | None = None,
     memory: float | str | None = None,
-    store: SnapshotStore[Any] | None = None,
+    store: AnyStore | None = None,
 ) -> Forward[X, G]:
     """Run a simulation to its end, keep what a gradient needs, and wait.
 
@@ -146,7 +147,7 @@ def forward(
         >>> [g.cotangent for g in run.gradients([lambda x: 1.0, lambda x: 1 / x])]
         [136.6875, 5.333333333333334]
     """
-    plan = budgeted(plan, memory)
+    plan, store = budgeted(plan, memory), store_of(store)
     refuse_hidden(program, "forward")
     # A seed is asked for on the way back.
     machine = machine_of(program, x0, steps, _no_seed, "retape.forward")

@@ -61,7 +61,7 @@ OURS = {
         adj(steps=None)
         adj(program=retape.Program(lambda x: x, back))
         adj(program=retape.Program(step, lambda x, g: g))
-        adj(verify="yes")
+        retape.Program(step, back, verify="yes")
         retape.measure(P, X)
         retape.viz.timeline(retape.adjoint(P, X, seed=one, steps=10).report)
         retape.viz.timeline(3)
@@ -93,7 +93,7 @@ OURS = {
     "StoreError": """
         adj(store=3)
         retape.storage.AsyncStore("folder")
-        retape.jax.grad(f, store="folder")(x)
+        retape.jax.grad(f, store="memory")(x)
         adj(store=retape.DiskStore("/etc/passwd"))
     """,
     "LanguageError": """

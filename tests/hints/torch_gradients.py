@@ -156,9 +156,8 @@ async def f(x):
 grad(lambda x: asyncio.run(f(x)))
 
 recompute(snapshots=2, stage=1, store='disk')
-PlanError says: Pass "cpu" for host memory, or a `retape.DiskStore`
-store = retape.DiskStore(tmp_path / 'run')
-grad(recompute(snapshots=2, stage=1, store=store)(chain))
+StoreError says: Pass a `retape.MemoryStore()`
+grad(recompute(snapshots=2, stage=1, store=retape.MemoryStore())(chain))
 
 recompute(memory='1MB', policy=['mm'])
 says: Pass operators such as `torch.ops.aten.mm.default`

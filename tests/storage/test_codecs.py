@@ -194,10 +194,9 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(PlanError, match="is not valid: pass one of them, a positive"):
         bounded(relative=-1.0)
     store = CodecStore(MemoryStore(), "bfloat16")
-    program = retape.Program(lambda x, k: x, lambda x, k, g: g)
-    options = {"seed": np.copy, "steps": 1, "store": store, "verify": "full"}
+    program = retape.Program(lambda x, k: x, lambda x, k, g: g, verify="full")
     with pytest.raises(PlanError, match="`verify='full'` compares states to the bit"):
-        retape.adjoint(program, 1.0, **options)
+        retape.adjoint(program, 1.0, seed=np.copy, steps=1, store=store)
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):

@@ -12,7 +12,7 @@ from typing import (
     runtime_checkable,
 )
 
-from retape._errors import MachineError, PlanError, StoreError
+from retape._errors import MachineError, PlanError
 from retape.driver._foresight import foretold
 from retape.driver._in_use import claimed
 from retape.driver._interrupt import heeded, obey_all
@@ -28,12 +28,13 @@ from retape.driver._progress import Bar, Progress
 from retape.driver._proof import AnotherProgram
 from retape.driver._report import Report
 from retape.driver._resume import skip_done
-from retape.driver._verify import Verifier, Verify
+from retape.driver._verify import Verify, verifier_of
 from retape.schedule import OnlineBinomial
 from retape.schedule._action import Action
 from retape.schedule._cost import Counts
 from retape.schedule._online import Online
 from retape.storage import Record, SnapshotStore
+from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import AnotherRun
 from retape.storage._memory import MemoryStore
 from retape.storage._tiered import name_tiers
@@ -75,7 +76,7 @@ def run(
     machine: Machine[C, A, R],
     plan: Planner | Iterable[Action],
     *,
-    store: SnapshotStore[C] | None = None,
+    store: AnyStore | None = None,
     tape_bytes: int | None = None,
     progress: bool | Callable[[Progress], None] = False,
     verify: Verify | None = None,
@@ -92,7 +93,8 @@ def run(
     Args:
         machine: The program.
         plan: A plan, or an iterable of actions made for the machine's length.
-        store: Where snapshots go; by default a `MemoryStore` of its own.
+        store: Where snapshots go, or the folder of a `DiskStore`; by default a
+            `MemoryStore` of its own.
         tape_bytes: What taping one step takes, for plans that count bytes.
         progress: `True` for a bar on the terminal, or a function that is told.
         verify: "cheap" compares recomputed states with those of the first pass where
@@ -119,20 +121,15 @@ def run(
         (490, 3)
     """
     _check_machine(machine)
-    check_run(plan, store, progress)
-    if verify is not None and store is not None and store.is_lossy:
-        raise PlanError(
-            f"`verify={verify!r}` compares states to the bit, and `store={store!r}` "
-            "gives them back with rounding errors. Leave `verify` out, or use a "
-            "lossless codec."
-        )
+    check_run(plan, progress)
+    store = store_of(store)
     kept = MemoryStore[C]() if store is None else store
     title, _, more = (label or type(machine).__name__).partition("\n")
     named = f"{title} under {_named(plan)}" + (f"\n{more}" if more else "")
 
     def begun() -> Loop[C, A, R]:
         loop = Loop(machine, kept, machine.start(), label=named)
-        loop.verifier = _verifier(verify, fingerprint)
+        loop.verifier = verifier_of(verify, fingerprint, kept)
         loop.watch = Bar() if progress is True else (progress or None)
         loop.length = machine.length()
         return loop
@@ -219,22 +216,8 @@ def _check_machine(machine: object) -> None:
         )
 
 
-def check_store(store: object) -> None:
-    """Refuse what is no store.
-
-    Raises:
-        StoreError: If it is neither a store nor `None`.
-    """
-    if store is not None and not isinstance(store, SnapshotStore):
-        raise StoreError(
-            f"`store={store!r}` is not a store. Pass a `retape.MemoryStore()`, a "
-            "`retape.DiskStore(directory)` or a `retape.TieredStore` of both; one of "
-            "your own is a subclass of `retape.storage.SnapshotStore`."
-        )
-
-
-def check_run(plan: object, store: object, progress: object) -> None:
-    """Refuse what is no plan, no store and no watcher."""
+def check_run(plan: object, progress: object) -> None:
+    """Refuse what is no plan, and what is no watcher."""
     if not isinstance(plan, type) and getattr(plan, "offload", None) is not None:
         raise PlanError(
             f"`plan={plan!r}` asks for snapshots in the host's memory, which gradients "
@@ -247,7 +230,6 @@ def check_run(plan: object, store: object, progress: object) -> None:
             f"`plan={plan!r}` is not a plan. Pass one, such as "
             "`retape.fixed_space(snapshots=20)`, or a schedule."
         )
-    check_store(store)
     if not (isinstance(progress, bool) or callable(progress)):
         raise PlanError(
             f"`progress={progress!r}` is not valid. Pass `True` for a bar, or a "
@@ -338,20 +320,3 @@ def _named(plan: object) -> str:
             digest.update(repr(action).encode())
         return f"{len(actions)} actions {digest.hexdigest()}"
     return repr(plan)
-
-
-def _verifier(
-    verify: Verify | None, fingerprint: Callable[[C], bytes] | None
-) -> Verifier[C] | None:
-    if verify is None:
-        return None
-    if verify not in ("cheap", "full"):
-        raise PlanError(
-            f"`verify={verify!r}` is not a way to verify. Pass 'cheap' or 'full'."
-        )
-    if fingerprint is None:
-        raise PlanError(
-            f"`verify={verify!r}` compares states, and `fingerprint` was not given. "
-            "Pass a function from a capsule to the bytes of a digest."
-        )
-    return Verifier(fingerprint, verify == "full")

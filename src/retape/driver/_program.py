@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from retape._errors import PlanError
 from retape.driver._user_functions import check_functions
+from retape.driver._verify import Verify, check_verify
 
 X = TypeVar("X")
 G = TypeVar("G")
@@ -68,10 +69,12 @@ class Program(Generic[X, G]):
             `step` is run in it, and `seed`, `cost` and `reverse_step`, with the hidden
             state before step k; states may be `None`. Cotangents pass between
             processes, so `pickle` must take them. POSIX only.
+        verify: "cheap" or "full": compare recomputed states with the first pass.
 
     Raises:
         PlanError: If a function is none, or cannot be called with what it is given; if
-            `cost` or `cost_gradient` is there without the other.
+            `cost` or `cost_gradient` is there without the other; if `verify` is no way
+            to verify.
 
     Examples:
         >>> import retape
@@ -91,9 +94,11 @@ class Program(Generic[X, G]):
     cost_gradient: Callable[[X, int], G] | None = None
     in_place: bool | None = None
     hidden: bool = False
+    verify: Verify | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no function, and what does not go together."""
+        check_verify(self.verify)
         needed = ("reverse_step", "step")[: 1 + (self.many is None)]
         check_functions(self.functions(), "retape.Program", needed)
         cost, cost_gradient = self.cost, self.cost_gradient

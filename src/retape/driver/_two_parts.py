@@ -13,6 +13,7 @@ from retape.driver._in_use import claimed
 from retape.driver._interrupt import heeded
 from retape.driver._obey import Loop
 from retape.driver._step_machine import StepMachine
+from retape.driver._verify import verifier_of
 from retape.schedule import Reverse
 from retape.schedule._action import Action
 from retape.storage import SnapshotStore
@@ -64,9 +65,10 @@ def run_to_the_end(
         PlanError: If it is none, or the run is to be ended early, which loses it.
         StoreError: If a snapshot cannot be kept.
     """
-    check_run(plan, store, False)
+    check_run(plan, False)
     kept = MemoryStore[Any]() if store is None else store
     loop: Loop[Any, Any, Any] = Loop(machine, kept, machine.start())
+    loop.verifier = verifier_of(machine.program.verify, machine.fingerprint, kept)
     loop.length = machine.length()
     claim = ExitStack()
     claim.enter_context(claimed(kept))

@@ -6,10 +6,11 @@ state when it is run again, and a gradient that is silently wrong.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from retape._errors import DeterminismError
+from retape._errors import DeterminismError, PlanError
 from retape.driver._machine import Machine, TapingMachine
+from retape.storage import SnapshotStore
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -17,6 +18,18 @@ R = TypeVar("R")
 
 Verify: TypeAlias = Literal["cheap", "full"]
 """How often recomputed states are compared with those of the first pass."""
+
+
+def check_verify(verify: object) -> None:
+    """Refuse what is no way to verify.
+
+    Raises:
+        PlanError: If it is none.
+    """
+    if verify is not None and verify not in get_args(Verify):
+        raise PlanError(
+            f"`verify={verify!r}` is not a way to verify. Pass 'cheap' or 'full'."
+        )
 
 
 _MOST = 512
@@ -67,6 +80,33 @@ class Verifier(Generic[C]):
             "of its state alone: no clock, no global random state, no input changed in "
             "place." + hint
         )
+
+
+def verifier_of(
+    verify: Verify | None,
+    fingerprint: Callable[[C], bytes] | None,
+    store: SnapshotStore[C],
+) -> Verifier[C] | None:
+    """What compares the states of a run, if that is asked for.
+
+    Raises:
+        PlanError: If it cannot be done.
+    """
+    check_verify(verify)
+    if verify is None:
+        return None
+    if store.is_lossy:
+        raise PlanError(
+            f"`verify={verify!r}` compares states to the bit, and `store={store!r}` "
+            "gives them back with rounding errors. Leave `verify` out, or use a "
+            "lossless codec."
+        )
+    if fingerprint is None:
+        raise PlanError(
+            f"`verify={verify!r}` compares states, and `fingerprint` was not given. "
+            "Pass a function from a capsule to the bytes of a digest."
+        )
+    return Verifier(fingerprint, verify == "full")
 
 
 def reverse_checked(

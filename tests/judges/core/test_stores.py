@@ -7,6 +7,7 @@ is slow, refused or wrong, in that stack only. So each law is asked of each stac
 import os
 import time
 from itertools import count, product
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -287,3 +288,29 @@ def test_what_is_no_store_is_refused_by_everything_that_takes_one(tmp_path):
     ):
         with pytest.raises(StoreError, match="store"):
             make()
+
+
+PROGRAM = retape.Program(lambda x, k: 1.01 * x, lambda x, k, g: 1.01 * g)
+RUNS_IN = {
+    "adjoint": lambda **how: retape.adjoint(PROGRAM, 1.5, **how),
+    "measure": lambda **how: retape.measure(PROGRAM, 1.5, **how),
+    "diagnose": lambda **how: retape.diagnose(PROGRAM, 1.5, **how),
+}
+
+
+@pytest.mark.parametrize("call", RUNS_IN)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_folder_is_a_store_on_disk(call, kind, tmp_path):
+    how = {"seed": lambda x: 1.0, "steps": STEPS, "plan": PLAN}
+    expected = RUNS_IN[call](**how)
+    found = RUNS_IN[call](**how, store=kind(tmp_path / "run"))
+    assert found.cotangent == expected.cotangent
+    assert (tmp_path / "run" / "record.npz").exists()
+
+
+@pytest.mark.parametrize("place", ["memory", "host", "cpu", "disk"])
+def test_a_word_for_a_place_is_the_name_of_no_folder(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match=r"retape\.MemoryStore\(\)"):
+        RUNS_IN["adjoint"](seed=lambda x: 1.0, steps=STEPS, store=place)
+    assert not any(tmp_path.iterdir())

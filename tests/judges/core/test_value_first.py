@@ -194,3 +194,13 @@ def test_what_would_be_lost_is_not_ended_early_on_either_way():
             begun(PROGRAMS[0](), PLANS["space"])
         with pytest.raises(retape.PlanError, match="call it outside the block"):
             run.gradient(np.ones_like)
+
+
+def test_a_step_that_cannot_be_repeated_is_found_on_the_way_back():
+    source = np.random.default_rng(0)
+    moody = retape.Program(
+        lambda x, k: x + source.normal(), lambda x, k, g: g, verify="full"
+    )
+    run = retape.forward(moody, 1.0, steps=STEPS, plan=PLANS["space"])
+    with pytest.raises(retape.DeterminismError, match="gave another state"):
+        run.gradient(lambda x: 1.0)

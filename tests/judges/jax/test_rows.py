@@ -6,6 +6,7 @@ by every form in which a program is swept back.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -112,6 +113,11 @@ def from_the_host(fun: Any) -> Any:
     return retape.jax.value_and_grad(fun, plan=FEW, has_aux=True, store=store)(X)
 
 
+def in_a_folder(fun: Any) -> Any:
+    with tempfile.TemporaryDirectory() as store:
+        return retape.jax.value_and_grad(fun, plan=FEW, has_aux=True, store=store)(X)
+
+
 FORMS: dict[str, Callable[[Any], Any]] = {
     "a tape": by_a_plan(FEW),
     "steps": by_a_plan(retape.fixed_space(snapshots=3, stage=1)),
@@ -123,6 +129,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
         retape.fixed_space(snapshots=3, stage=1), loops="device"
     ),
     "host": from_the_host,
+    "folder": in_a_folder,
 }
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch import UntypedStorage as Storage
 
-from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.keep._copies import Event, HostCopies
 from retape.engines.eager.keep._keeper import Keeper
@@ -26,6 +25,7 @@ from retape.engines.eager.trace._geometry import below_autograd, storage_refcoun
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._run import Run
 from retape.storage import SnapshotStore
+from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import is_durable
 from retape.storage._memory import MemoryStore
 
@@ -237,14 +237,8 @@ class OffloadKeeper(Keeper):
         return sum(trace.nbytes[s] for s in slots if not self._lazy.is_away(s))
 
 
-def as_store(store: "Store | str") -> Store:
-    """A store, also from the word "cpu"."""
-    if store == "cpu":
-        return MemoryStore[Any]()
-    if not isinstance(store, SnapshotStore):
-        raise PlanError(
-            f'`store={store!r}` is neither "cpu" nor a store. Pass "cpu" for host '
-            "memory, or a `retape.DiskStore`, `retape.TieredStore` or "
-            "`retape.MemoryStore`."
-        )
-    return store
+def as_store(store: "AnyStore") -> Store:
+    """A store, also from the word "cpu" and from a folder."""
+    found = MemoryStore[Any]() if store == "cpu" else store_of(store)
+    assert found is not None, "asked only of what was passed"
+    return found

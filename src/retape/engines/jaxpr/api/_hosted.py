@@ -9,7 +9,6 @@ from jax.extend import core
 
 from retape._errors import PlanError, StoreError
 from retape.driver import run
-from retape.driver._drive import check_store
 from retape.driver._progress import Progress
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
@@ -32,13 +31,13 @@ from retape.engines.jaxpr.sweep._machine import JaxprMachine
 from retape.engines.jaxpr.xla._ahead_of_time import checked_results
 from retape.plan._base import Plan
 from retape.plan._prediction import AnySchedule
-from retape.storage import SnapshotStore
+from retape.storage._any_store import AnyStore, store_of
 
 
 def run_hosted(
     problem: GradientProblem,
     plan: Plan | None,
-    store: SnapshotStore[Any] | None,
+    store: AnyStore | None,
     progress: bool | Callable[[Progress], None],
     name: str,
 ) -> tuple[list[Any], list[Any]]:
@@ -49,7 +48,7 @@ def run_hosted(
         StoreError: If it is no store, or has no place for parts of arrays that are in
             other processes.
     """
-    check_store(store)
+    store = store_of(store)
     if under_transformation(problem.values):
         raise PlanError(
             "`store` and `progress` need the host between the steps, and this call is "

@@ -26,7 +26,7 @@ from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
 from retape.plan._support import check_no_plan
-from retape.storage import SnapshotStore
+from retape.storage._any_store import AnyStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,7 +105,7 @@ def grad(
     plan: Plan | None = None,
     memory: float | str | None = None,
     loops: Loops | None = None,
-    store: SnapshotStore[Any] | None = None,
+    store: AnyStore | None = None,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[P, Any]:
     """`jax.grad`, in sublinear memory, and through `lax.while_loop`s.
@@ -123,9 +123,9 @@ def grad(
         loops: "device" for loops of known trip count, for which a GPU's host does not
             wait; "host" for loops that end by themselves. By default the first where
             the program is lowered for a GPU, and the second elsewhere.
-        store: Where snapshots go, such as `retape.DiskStore(path)`: a run that
-            was killed is taken up again by the same call. The host then steers the
-            run, so this is for long steps, and not under a transformation.
+        store: Where snapshots go, such as `retape.DiskStore(path)` or its path: a
+            run that was killed is taken up again by the same call. The host then steers
+            the run, so this is for long steps, and not under a transformation.
         progress: `True` for a bar, or a function that is told; steered by the host too.
 
     Returns:
@@ -168,7 +168,7 @@ def value_and_grad(
     plan: Plan | None = None,
     memory: float | str | None = None,
     loops: Loops | None = None,
-    store: SnapshotStore[Any] | None = None,
+    store: AnyStore | None = None,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[P, tuple[R, Any]]:
     """`jax.value_and_grad`, in sublinear memory, and through `lax.while_loop`s.
