@@ -163,6 +163,7 @@ def diagnose(
 
     Raises:
         PlanError: If the arguments do not go together.
+        StoreError: If `store` is none.
         DeterminismError: If what was found is not there when the functions are run
             again.
 

@@ -182,7 +182,7 @@ def _obeyed(
             f"the stream of actions ended with {loop.reached.left} steps left. Pass a "
             "schedule of the machine's length."
         )
-    return Outcome(loop.machine.finish(loop.cotangent), loop.report())
+    return Outcome(loop.machine.finish(loop.cotangent), loop.finished())
 
 
 def _begun(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
@@ -265,7 +265,7 @@ def remaining_actions(
                 return _run_to_the_end(loop, online, durable)
             loop.length = record.length
             advances = online.advances(record.length)
-            loop.work.total = None if advances is None else record.length + advances
+            loop.total = None if advances is None else record.length + advances
             stream = online.actions(record.length)
     return skip_done(loop, stream, record, durable) if durable else stream
 
@@ -281,7 +281,7 @@ def _foresee(loop: Loop[C, A, R], schedule: Counted) -> None:
     counts = schedule.counts()
     if counts.kept_tapes and not isinstance(loop.machine, TapingMachine):
         raise cannot_tape(loop.machine)
-    loop.work.total = counts.advances + counts.taped
+    loop.total = counts.advances + counts.taped
 
 
 def _online(plan: Planner, capsule_bytes: int | None, tape_bytes: int | None) -> Online:
@@ -305,7 +305,7 @@ def _run_to_the_end(
     loop.record()
     more = online.turn_advances(state, length)
     if more is not None:
-        loop.work.total = loop.work.advances + loop.work.skipped + more + length
+        loop.total = loop.report.advances + loop.skipped + more + length
     return online.reverse(state, length)
 
 

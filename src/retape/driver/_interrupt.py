@@ -238,11 +238,12 @@ def _look(
         RunInterrupted: If it is time.
         PlanError: If no job would ever come to the end of the action.
     """
-    each = loop.work.seconds["storage"] / max(1, loop.work.stores + loop.work.restores)
+    report = loop.report
+    each = report.seconds["storage"] / max(1, report.stores + report.restores)
     writes = (2 + near(loop)) * each
     whole = limit.time_limit
     # A taped step takes no less than one that is advanced.
-    surely = seconds if loop.work.taped else seconds / _TAPED
+    surely = seconds if report.taped else seconds / _TAPED
     if whole and steps and surely > whole:
         raise too_long(loop, steps, surely, whole)
     reason = limit.due(seconds + writes)
@@ -265,17 +266,17 @@ def _expected(loop: Loop[C, A, R], action: Action) -> float:
     if not isinstance(action, _WHOLE):
         return 0.0
     steps = action.stop - action.start
-    if loop.work.taped:
-        return steps * loop.work.seconds["reverse"] / loop.work.taped
+    if loop.report.taped:
+        return steps * loop.report.seconds["reverse"] / loop.report.taped
     return steps * _TAPED * (_step_seconds(loop) or 0.0)
 
 
 def _step_seconds(loop: Loop[C, A, R]) -> float | None:
-    if loop.work.advances == 0:
+    if loop.report.advances == 0:
         return None
     return (
-        loop.work.seconds["forward"] + loop.work.seconds["recompute"]
-    ) / loop.work.advances
+        loop.report.seconds["forward"] + loop.report.seconds["recompute"]
+    ) / loop.report.advances
 
 
 def _seconds(given: object) -> float | None:

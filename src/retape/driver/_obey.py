@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import index
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -21,8 +21,8 @@ from retape.driver._progress import Progress
 from retape.driver._proof import Proof
 from retape.driver._repair import fetch
 from retape.driver._report import Report
+from retape.driver._tier_meter import TierMeter
 from retape.driver._verify import Verifier, reverse_checked
-from retape.driver._work import Work
 from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
 from retape.storage import Record, SnapshotStore
@@ -65,7 +65,10 @@ class Loop(Generic[C, A, R]):
             may be changing the cotangent in place.
         label: What the run is, for durable stores.
         limit: The `retape.interruptible` that the run heeds, if there is one.
-        work: What this process has done.
+        report: What this process has done so far.
+        total: The work of the whole run in steps run, if it can be predicted.
+        skipped: Work that an earlier process has done.
+        tiers: What is on each tier, and what was put there.
         ahead: A step, and the capsule after it, where that has been run already.
         proof: What tells that this is the program which began the run, where a store
             outlives its process.
@@ -85,7 +88,10 @@ class Loop(Generic[C, A, R]):
     tapes: dict[Slot, int] = field(default_factory=dict[Slot, int])
     resumed: bool = False
     limit: Any = None
-    work: Work = field(default_factory=Work)
+    report: Report = field(default_factory=Report)
+    total: int | None = None
+    skipped: int = 0
+    tiers: TierMeter = field(default_factory=TierMeter)
     ahead: tuple[int, C] | None = None
     durable: SnapshotStore[C] | None = field(init=False)
     proof: Proof[C, A] | None = field(init=False)
@@ -153,8 +159,8 @@ class Loop(Generic[C, A, R]):
         self.working, self.at, self.ahead = None, step, None
         self.working = fetch(self, step, slot)
         self.borrowed = None if self._gives_copies else slot
-        self.work.meter.read(slot[0])
-        self.work.restores += 1
+        self.tiers.read(slot[0])
+        self.report.restores += 1
 
     def went_on(self) -> None:
         """Note that an earlier process has begun this run, and tell the machine."""
@@ -201,15 +207,15 @@ class Loop(Generic[C, A, R]):
             (at, after), self.ahead = self.ahead, None
             if at == start:
                 capsule, step = after, start + 1
-                self.work.checked -= 1
+                self.report.checked -= 1
         while step < stop:
             upto = self.verifier.next_stop(step, stop) if self.verifier else stop
             capsule, _ = self.machine.advance(capsule, upto - step)
             if self.verifier:
                 self.verifier.check(step, upto, capsule)
             step = upto
-        self.work.advances += stop - start
-        self.work.spend(self.phase, began)
+        self.report.advances += stop - start
+        self.spend(self.phase, began)
         return capsule
 
     def _step_ahead(self, step: int, capsule: C) -> tuple[C, C]:
@@ -226,8 +232,8 @@ class Loop(Generic[C, A, R]):
             self.verifier.check(step, step + 1, after)
         if index(made):
             self.ahead = step, after
-            self.work.checked += 1
-        self.work.spend(self.phase, began)
+            self.report.checked += 1
+        self.spend(self.phase, began)
         return kept, after
 
     def signed(self, step: int, capsule: C) -> C:
@@ -264,9 +270,9 @@ class Loop(Generic[C, A, R]):
         nbytes = self.machine.nbytes(capsule)
         self.store.put(step, slot, tier, self.packed(capsule), nbytes)
         self.slots[tier, slot] = step
-        self.work.stores += 1
-        self.work.meter.wrote(tier)
-        self.work.spend("storage", began)
+        self.report.stores += 1
+        self.tiers.wrote(tier)
+        self.spend("storage", began)
 
     def tape(self, capsule: C, start: int, stop: int) -> tuple[Any, C]:
         """Run a stage with a tape, for a slot: the tape, and the capsule after it."""
@@ -278,8 +284,8 @@ class Loop(Generic[C, A, R]):
         made: tuple[Any, C] = machine.tape(capsule, stop - start)
         if self.verifier:
             self.verifier.check(start, stop, made[1])
-        self.work.taped += stop - start
-        self.work.spend(self.phase, began)
+        self.report.taped += stop - start
+        self.spend(self.phase, began)
         return made
 
     def keep_tape(self, start: int, stop: int, slot: int, tier: str, made: Any) -> None:
@@ -289,9 +295,9 @@ class Loop(Generic[C, A, R]):
         nbytes = machine.tape_nbytes(made)
         self.store.put(start, slot, tier, made, nbytes, tape=True)
         self.slots[tier, slot], self.tapes[tier, slot] = start, stop
-        self.work.kept_tapes += 1
-        self.work.meter.wrote(tier)
-        self.work.spend("storage", began)
+        self.report.kept_tapes += 1
+        self.tiers.wrote(tier)
+        self.spend("storage", began)
 
     def drop(self, step: int, slot: int, tier: str) -> None:
         """Free a slot."""
@@ -299,8 +305,8 @@ class Loop(Generic[C, A, R]):
         tape = self.tapes.pop((tier, slot), None) is not None
         self.store.drop(step, slot, tier, tape=tape)
         del self.slots[tier, slot]
-        self.work.meter.freed(tier)
-        self.work.spend("storage", began)
+        self.tiers.freed(tier)
+        self.spend("storage", began)
 
     def move(self, step: int, near: Slot, far: Slot) -> None:
         """Put what is in one slot into another, on another tier."""
@@ -313,17 +319,17 @@ class Loop(Generic[C, A, R]):
         nbytes = self.machine.nbytes(capsule)
         self.store.put(step, far[1], far[0], capsule, nbytes)
         self.slots[far] = step
-        self.work.meter.freed(near[0])
-        self.work.meter.read(near[0])
-        self.work.meter.wrote(far[0])
-        self.work.spend("storage", began)
+        self.tiers.freed(near[0])
+        self.tiers.read(near[0])
+        self.tiers.wrote(far[0])
+        self.spend("storage", began)
 
     def tell(self) -> None:
         """Call the watcher."""
         if self.watch:
             left = self.reached.left if self.reached else None
             swept = 0 if left is None else (self.length or 0) - left
-            self.watch(Progress(self.work.done, self.work.total, swept, self.length))
+            self.watch(Progress(self.done, self.total, swept, self.length))
 
     def record(self) -> None:
         """Write the record of a durable store, unless a stage is being reversed."""
@@ -351,7 +357,7 @@ class Loop(Generic[C, A, R]):
             )
         else:
             cotangent = self.machine.reverse(capsule, stop - start, cotangent)
-        self.work.taped += stop - start
+        self.report.taped += stop - start
         self._swept(start, stop, cotangent, began)
 
     def _turn(self, stop: int) -> A | None:
@@ -376,17 +382,31 @@ class Loop(Generic[C, A, R]):
 
     def _swept(self, start: int, stop: int, cotangent: A, began: float) -> None:
         self.reached, self.working = Reached(start, cotangent), None
-        self.work.swept(start, stop, began)
+        self.report.reverses += 1
+        self.report.longest_stage = max(self.report.longest_stage, stop - start)
+        self.spend("reverse", began)
         if self.durable is not None and self.durable.record_due():
             began = perf_counter()
             self.record()
-            self.work.spend("storage", began)
+            self.spend("storage", began)
 
-    def report(self) -> Report:
-        """The report of this process's work."""
-        return self.work.report(
-            self.length or 0,
-            self.store.peak_snapshots,
-            self.store.peak_bytes,
+    @property
+    def done(self) -> int:
+        """Steps run, with those of earlier processes."""
+        return self.report.advances + self.report.taped + self.skipped
+
+    def spend(self, phase: str, began: float) -> None:
+        """Book the time since `began` under a phase."""
+        self.report.seconds[phase] += perf_counter() - began
+
+    def finished(self) -> Report:
+        """The report of this process's work, with what is known at the end."""
+        store = self.store
+        return replace(
+            self.report,
+            length=self.length or 0,
+            peak_snapshots=store.peak_snapshots,
+            peak_bytes=store.peak_bytes,
             resumed=self.resumed,
+            tiers=self.tiers.counts(),
         )

@@ -117,9 +117,9 @@ def find_place(
             reached = asked
         held = zip(reached.positions, reached.slots, reached.tiers, strict=False)
         loop.slots = {(tier, slot): at * alpha for at, slot, tier in held}
-        loop.work.meter.took_up(reached.tiers)
+        loop.tiers.took_up(reached.tiers)
         store.keep_only(set(loop.slots.values()))
-        loop.at = loop.work.skipped = step
+        loop.at = loop.skipped = step
         loop.went_on()
         if loop.proof is not None:
             loop.proof.old = there
@@ -169,8 +169,8 @@ def _advance(
         if step < upto:
             break
     total = step - start
-    loop.work.advances += total
-    loop.work.spend("forward", began)
+    loop.report.advances += total
+    loop.spend("forward", began)
     loop.tell()
     return capsule, total, held
 

@@ -26,14 +26,14 @@ def fetch(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
     try:
         return _get(loop, step, slot)
     except SnapshotError:
-        loop.work.repaired += 1
+        loop.report.repaired += 1
     finally:
-        loop.work.spend("storage", began)
+        loop.spend("storage", began)
     at, capsule, lost = _earlier(loop, step)
     capsule = loop.copied(capsule)
-    loop.work.repaired += len(lost)
-    if loop.work.total is not None:
-        loop.work.total += loop.tapes.get(slot, step) - at
+    loop.report.repaired += len(lost)
+    if loop.total is not None:
+        loop.total += loop.tapes.get(slot, step) - at
     loop.tell()
     made: Any = capsule
     for between, place in [*reversed(lost), (step, slot)]:
@@ -41,7 +41,7 @@ def fetch(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
             capsule, at = loop.advance(capsule, at, between), between
         tier, number = place
         loop.store.drop(between, number, tier, tape=place in loop.tapes)
-        loop.work.meter.freed(tier)
+        loop.tiers.freed(tier)
         if place in loop.tapes:
             stop = loop.tapes[place]
             made, capsule = loop.tape(capsule, between, stop)

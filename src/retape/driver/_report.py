@@ -7,9 +7,13 @@ from retape.driver._memory_trace import MemoryTrace
 from retape.schedule._cost import TierCounts
 
 
-@dataclass(frozen=True, slots=True)
+def _no_seconds() -> dict[str, float]:
+    return dict.fromkeys(("forward", "recompute", "reverse", "storage"), 0.0)
+
+
+@dataclass(slots=True)
 class Report:
-    """Counts of one run.
+    """Counts of one run, which are taken while it runs.
 
     Attributes:
         length: Steps of the run.
@@ -35,18 +39,18 @@ class Report:
             `retape.viz.timeline` draws it.
     """
 
-    length: int
-    advances: int
-    taped: int
-    stores: int
-    restores: int
-    reverses: int
-    longest_stage: int
-    peak_snapshots: int
-    peak_bytes: int
-    repaired: int
-    resumed: bool
-    seconds: dict[str, float] = field(compare=False)
+    length: int = 0
+    advances: int = 0
+    taped: int = 0
+    stores: int = 0
+    restores: int = 0
+    reverses: int = 0
+    longest_stage: int = 0
+    peak_snapshots: int = 0
+    peak_bytes: int = 0
+    repaired: int = 0
+    resumed: bool = False
+    seconds: dict[str, float] = field(default_factory=_no_seconds, compare=False)
     kept_tapes: int = 0
     checked: int = field(default=0, compare=False)
     tiers: dict[str, TierCounts] = field(

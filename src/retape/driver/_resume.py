@@ -120,16 +120,16 @@ def _note(loop: Loop[C, A, R], action: Action) -> None:
     match action:
         case Store(step, slot, tier):
             loop.slots[tier, slot] = step
-            loop.work.meter.holds(tier)
+            loop.tiers.holds(tier)
         case Drop(_, slot, tier):
             del loop.slots[tier, slot]
-            loop.work.meter.freed(tier)
+            loop.tiers.freed(tier)
             loop.tapes.pop((tier, slot), None)
         case Tape(start, stop, slot, tier):
             loop.slots[tier, slot], loop.tapes[tier, slot] = start, stop
-            loop.work.meter.holds(tier)
-            loop.work.skipped += stop - start
+            loop.tiers.holds(tier)
+            loop.skipped += stop - start
         case Advance(start, stop) | Reverse(start, stop):
-            loop.work.skipped += stop - start
+            loop.skipped += stop - start
         case _:
             return

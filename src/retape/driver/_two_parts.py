@@ -44,7 +44,7 @@ class Paused(Generic[R]):
             for action in self.rest:
                 loop.obey(action)
         assert loop.cotangent is not None
-        return Outcome(loop.machine.finish(loop.cotangent), loop.report())
+        return Outcome(loop.machine.finish(loop.cotangent), loop.finished())
 
 
 def run_to_the_end(

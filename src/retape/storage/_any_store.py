@@ -1,7 +1,7 @@
 """What `store=` may be, wherever a run keeps snapshots: a store, or a folder."""
 
 import os
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from retape._errors import StoreError
 from retape.storage._base import SnapshotStore
@@ -14,7 +14,7 @@ _PLACES = frozenset({"memory", "ram", "cpu", "host", "device", "gpu", "cuda", "d
 """Words that mean a place, and would be the names of folders."""
 
 
-def store_of(store: AnyStore | None) -> SnapshotStore[Any] | None:
+def store_of(store: object) -> SnapshotStore[Any] | None:
     """The store that `store=` means; a path is that of a `DiskStore`.
 
     Raises:
@@ -25,10 +25,12 @@ def store_of(store: AnyStore | None) -> SnapshotStore[Any] | None:
         >>> store_of("run").path, store_of(None)
         ('run', None)
     """
-    if store is None or isinstance(store, SnapshotStore):
-        return store
+    if store is None:
+        return None
+    if isinstance(store, SnapshotStore):
+        return cast("SnapshotStore[Any]", store)
     if isinstance(store, str | os.PathLike) and store not in _PLACES:
-        return DiskStore[Any](store)
+        return DiskStore[Any](cast("str", store))
     raise StoreError(
         f"`store={store!r}` is not a store. Pass a `retape.MemoryStore()`, a "
         "`retape.DiskStore(directory)`, a directory, or a `retape.TieredStore` of "
