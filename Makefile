@@ -6,6 +6,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= out
 
+# A machine may say that nothing that was compiled is kept (containers do). Here it is: each
+# of the 150 processes that the tests start spent up to 0.8 s on compiling the library anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The releases that are supported, with a Python that each needs.
 OLDEST_PYTHON := 3.11
 OLDEST_JAX := jax==0.10.2

@@ -84,6 +84,7 @@ def listed(construct: Construct, x: Any) -> bool:
 TELLING = {f.__name__: f for f in (explained, measured, advised, listed)}
 
 
+@pytest.mark.slow("equinox scan-advised")
 @pytest.mark.parametrize(("name", "way"), dealt(list(BY_NAME), list(TELLING)))
 def test_what_tells_of_it_agrees(name: str, way: str) -> None:
     assert TELLING[way](BY_NAME[name], jnp.asarray(X))

@@ -133,6 +133,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow("by_chance-device")
 @pytest.mark.parametrize(
     ("write", "form"),
     dealt(PROGRAMS, list(FORMS), rounds=2),

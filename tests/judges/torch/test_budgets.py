@@ -236,7 +236,7 @@ def rise(work: list[float]) -> float:
 # Each way on every change, and models that take less than a second.
 QUICK = {
     ("functional", "by rules"), ("random_3", "by rules"), ("functional", "by a plan"),
-    ("hooked", "estimated"), ("hooked", "disk"), ("skips", "loop"),
+    ("hooked", "estimated"), ("functional", "disk"), ("skips", "loop"),
     ("lstm_cells", "loop"),
 }  # fmt: skip
 CURVES = [
