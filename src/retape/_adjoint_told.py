@@ -6,13 +6,12 @@ from typing import Any, TypeVar
 
 from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned, run_through
-from retape._adjoint_health import health_of
 from retape._adjoint_processes import refuse_hidden
-from retape._adjoint_watch import CotangentWatch
 from retape.driver._health import check_growth
 from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
 from retape.driver._program import Program
 from retape.driver._progress import Progress
+from retape.driver._step_health import CotangentWatch, health_of
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted, fixed_space
 from retape.plan._prediction import Prediction
