@@ -57,9 +57,9 @@ help:
 	@echo "make test-matrix  the JAX part on every JAX (-oldest, -middle, -newest)"
 	@echo "make test-torch  its PyTorch part on one release: TORCH=2.15.0 TORCH_PYTHON=3.11"
 	@echo "make examples  the programs of the examples folder, at full size"
-	@echo "make bench   the benchmarks: ratios, each taken in one process"
+	@echo "make bench   the benchmarks, in hours; ARGS=--quick sees whether each runs"
 	@echo "make pictures  every picture of the documentation, drawn anew"
-	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--small on a CPU"
+	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--quick on a CPU"
 	@echo "make bench-accelerator-aot  the same compiled for a GPU that is not here"
 	@echo "make bench-quick  a small one of each engine, as JSON, in three minutes"
 	@echo "make lint    ruff, pyright, codespell"
@@ -104,15 +104,8 @@ test-release: $(VENV)/newest/.ready
 test-torch: $(TORCH_HOME)/.ready
 	$(TORCH_HOME)/bin/python $(PYTEST) $(TORCH_TESTS) $(ARGS)
 
-# Whose full size takes a CPU a quarter of an hour: `make bench-accelerator`.
-FOR_A_GPU := -e accelerators/run.py -e accelerators/described.py
-
 bench: $(VENV)/.ready-dev
-	@$(BIN)/python -m benchmarks.quick
-	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py | grep -v $(FOR_A_GPU)); do \
-	  echo "== $$file"; \
-	  $(BIN)/python -m $$(echo "$${file%.py}" | tr / . | sed 's/.__main__$$//') || exit 1; \
-	done
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-quick: $(VENV)/.ready-dev
 	@$(BIN)/python -m benchmarks.quick $(ARGS)
@@ -128,7 +121,6 @@ bench-accelerator-aot: $(VENV)/.ready-dev
 	$(BIN)/python -m benchmarks.accelerators.described $(ARGS)
 
 bench-accelerator: $(VENV)/.ready-dev
-	$(BIN)/python -m benchmarks.accelerators.waits
 	$(BIN)/python -m benchmarks.accelerators.run $(ARGS)
 
 examples: $(VENV)/.ready-dev

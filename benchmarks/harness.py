@@ -1,4 +1,4 @@
-"""How everything here is measured: calls in turn, bytes, rows, a process of its own.
+"""How everything here is asked and measured: words, calls in turn, bytes, rows.
 
 Machines are shared, so a time alone says little. Candidates take turns, and what is
 told is a ratio: within a round, since what slows one slows its neighbour, or of the
@@ -23,8 +23,10 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,52 @@ SHORT = 1e-3
 
 Call = Callable[[], object]
 Clock = Callable[[], float]
+
+
+# Words ----------------------------------------------------------------------------
+
+
+def asked(
+    text: str | None,
+    names: Iterable[str] = (),
+    quick: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Namespace:
+    """What a program is asked for: names of rows, `--quick`, and options.
+
+    Args:
+        text: What it does.
+        names: Its rows: all of them where none are named.
+        quick: What is usual with `--quick`, by which one sees that it runs.
+        options: What is usual otherwise; it has the type that a word is read as, and
+            `False` is a switch.
+    """
+    known, parser = list(names), ArgumentParser(
+        description=text, formatter_class=RawDescriptionHelpFormatter
+    )  # fmt: skip
+    if known:
+        parser.add_argument("names", nargs="*", help=", ".join(known))
+    parser.add_argument("--quick", action="store_true", help="small: does it run?")
+    for name, usual in options.items():
+        how: dict[str, Any] = {"action": "store_true"}
+        if usual is not False:
+            how = {"type": type(usual), "help": f"{usual} by default"}
+        parser.add_argument(f"--{name}", **how)
+    given = parser.parse_args()
+    if unknown := set(vars(given).get("names", ())) - set(known):
+        parser.error(f"there is no {', '.join(unknown)}: {', '.join(known)}")
+    usual = {"names": known, **options, **((quick or {}) if given.quick else {})}
+    for name, value in usual.items():
+        if name in vars(given) and not getattr(given, name):
+            setattr(given, name, value)
+    return given
+
+
+def missing(package: str) -> None:
+    """End the program with a word where it needs a package that is not here."""
+    if find_spec(package) is None:
+        print(f"not run: it needs `{package}`; benchmarks/requirements.txt has it")
+        sys.exit()
 
 
 # Time -----------------------------------------------------------------------------
@@ -171,3 +219,32 @@ def _text(cell: object) -> str:
     if cell is None:
         return ""
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+# Figures --------------------------------------------------------------------------
+
+
+def drawn(stem: str, draw: Callable[..., None], panels: int = 1, **figure: Any) -> None:
+    """Draw a figure twice, for light and for dark pages, as SVG.
+
+    Args:
+        stem: `-light.svg` and `-dark.svg` are added to it.
+        draw: Draws on the axes that it is given.
+        panels: Axes, side by side.
+        figure: For the figure, its size above all.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "retape"})
+    for ground, style in (("light", "default"), ("dark", "dark_background")):
+        with plt.style.context(style):
+            made, axes = plt.subplots(1, panels, squeeze=False, **figure)
+            draw(*axes[0])
+            made.tight_layout()
+            path = f"{stem}-{ground}.svg"
+            made.savefig(path, metadata={"Date": None}, transparent=True)
+            plt.close(made)
+            print(f"wrote {path}")

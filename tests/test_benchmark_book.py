@@ -1,9 +1,11 @@
 """The book of benchmarks: what it says, and that it tells what got worse."""
 
 import json
+import re
 from pathlib import Path
 
 from benchmarks import quick
+from benchmarks.__main__ import index
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = vars(quick)
@@ -32,3 +34,22 @@ def test_what_got_worse_is_named():
     assert worse(figures(time=4.1), figures()) == ["time: 2.0 before, 4.1 now"]
     assert worse(figures(made=40.0), figures()) == ["made: 100.0 before, 40.0 now"]
     assert worse({}, {"a": {"value": 1, "kind": "bytes"}}) == ["a: no longer measured"]
+
+
+def test_the_index_names_every_program():
+    names = set()
+    for file in (ROOT / "benchmarks").glob("**/*.py"):
+        text = file.read_text()
+        # What prints one line of JSON is a process of another program's.
+        if "\nif __name__ ==" in text and "one line of JSON" not in text:
+            parts = file.relative_to(ROOT / "benchmarks").with_suffix("").parts
+            names.add(".".join(part for part in parts if part != "__main__"))
+    assert len(index()) == len(set(index())) and set(index()) == names - {""}
+
+
+def test_the_index_says_of_every_program_where_its_figures_stand():
+    for line in (ROOT / "benchmarks" / "README.md").read_text().splitlines():
+        if re.match(r"\| `[a-z_.]+` \|", line):
+            pages = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", line)
+            assert pages, line
+            assert all((ROOT / "benchmarks" / page).is_file() for page in pages), line

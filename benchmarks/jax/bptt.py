@@ -4,12 +4,11 @@ Each step rotates pairs by an angle that depends on the state's norm. Plain `sca
 nested checkpointed scans written by hand, Equinox's checkpointed loop, and Retape on
 the unannotated `scan` and on an unannotated loop whose trip count it does not know.
 
-    python -m benchmarks.jax.bptt [--small]
+    python -m benchmarks.jax.bptt [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from benchmarks.accelerators.workloads import (
     scanned,
     unknown,
 )
+from benchmarks.harness import asked
 from benchmarks.jax.candidates import compare, show
 
 import retape
@@ -34,9 +34,7 @@ BUDGETS = (0.82, 0.58, 0.28, 0.15, 0.077, 0.06)
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true", help="200 steps of 100 floats")
-    small = parser.parse_args().small
+    small = asked(__doc__).quick
     workload = bptt(small)
     candidates: dict[str, Callable[..., Any]] = {
         "plain scan": jax.grad(workload.program(scanned)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,11 +102,6 @@ def difference(a: Any, b: Any) -> float:
 def show(title: str, rows: Sequence[Row]) -> None:
     """Print a table."""
     table = Table("", "ms", "ratio", "MB", "compile s", "difference", title=title)
-    for cells in _cells(rows):
-        table.row(*cells)
-
-
-def _cells(rows: Sequence[Row]) -> Iterator[tuple[object, ...]]:
     for r in rows:
-        milliseconds, error = 1e3 * r.seconds, f"{r.error:.0e}"
-        yield r.name, milliseconds, r.ratio, r.megabytes, r.compile_seconds, error
+        figures = 1e3 * r.seconds, r.ratio, r.megabytes, r.compile_seconds
+        table.row(r.name, *figures, f"{r.error:.0e}")

@@ -4,7 +4,7 @@ n = 1000 elements, l = 3203, two nested loops of unknown length. Storing everyth
 the scans by hand need to know the number of inner iterations; Equinox needs a bound for
 each loop. Retape is given the program as it is. Double precision.
 
-    python -m benchmarks.jax.paper [L]
+    python -m benchmarks.jax.paper [--length 3203]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-from benchmarks.harness import EXAMPLES
+from benchmarks.harness import EXAMPLES, asked
 from benchmarks.jax.candidates import compare, show
 
 import retape
@@ -93,8 +93,9 @@ def by_hand(steps: int, segments: int) -> Callable[..., Any]:
     return program
 
 
-def main(length: int) -> None:
+def main() -> None:
     """Print the table."""
+    length = asked(__doc__, quick={"length": 53}, length=3203).length
     jax.config.update("jax_enable_x64", True)
     steps = paper.inner_iterations(length)
     store = functools.partial(paper.flattened, steps)
@@ -118,4 +119,4 @@ def main(length: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3203)
+    main()

@@ -69,6 +69,20 @@ class Linen(nn.Module):
         return layer(self.shape, h, named)
 
 
+def pair(n: int) -> tuple[int, int]:
+    """Two factors, as near to one another as may be, the larger first."""
+    a = next(a for a in range(int(n**0.5), 0, -1) if n % a == 0)
+    return n // a, a
+
+
+def linen_remat_scan(shape: Shape, h: Any, w: Any) -> Any:
+    """Flax Linen's loop, with the same weights."""
+    inner, outer = sorted(pair(shape.layers))
+    stack = nn.remat_scan(Linen, lengths=(inner, outer))(shape)
+    folded = jax.tree.map(lambda v: v.reshape(inner, outer, *v.shape[1:]), w)
+    return stack.apply({"params": folded}, h)
+
+
 def scan_of(shape: Shape, remat: bool = False) -> Callable[..., Any]:
     """JAX's loop over the layers, each under `jax.checkpoint` or not."""
     body = lambda h, w: (layer(shape, h, w), None)  # noqa: E731

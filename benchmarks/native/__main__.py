@@ -1,35 +1,34 @@
-"""`python -m benchmarks.native`: ten Python functions, compiled.
+"""Ten Python functions, compiled: `python -m benchmarks.native [--quick] [NAME ...]`.
 
-For each: seconds of the processor for the primal as CPython runs it, as plain C
-(`gcc -O2`), as Numba compiles it (if it is installed), and as we do; for our gradient,
-and JAX's where it has one; and the bytes that a gradient takes as the run gets 1,000
-times as long: what our runtime took from the system, and what JAX's compiler says. Each
-value is checked against CPython's. `--quick` divides the lengths by ten.
+For each: seconds of the processor for the primal as CPython runs it, as Numba compiles
+it (if it is installed), and as we do; for our gradient, and JAX's where it has one; and
+the bytes that a gradient takes as the run gets 1,000 times as long: what our runtime
+took from the system, and what JAX's compiler says. Each value is checked against
+CPython's. `--quick` divides the lengths by ten.
 
 PyTorch's gradient is taken of a shorter run, in a process of its own, and its seconds
 and bytes multiplied: its graph grows with the run, and would not fit.
 """
 
-import argparse
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import Table, in_a_process, least
+from benchmarks.harness import Table, asked, in_a_process, least
 from benchmarks.native import functions as ten
-from benchmarks.native.rivals import InC, jax_gradient, numba_version
+from benchmarks.native.rivals import jax_gradient, numba_version
 
 from retape import native
 from retape.native import Derivative
+
+_BODIES = ten.SMALL[ten.n_body][0][:3]
+_CELL = ten.SMALL[ten.rnn_cell][0][:3]
 
 
 def _waves(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sin(np.arange(float(n))), np.cos(np.arange(float(n)))
 
-
-_BODIES = ten.SMALL[ten.n_body][0][:3]
-_CELL = ten.SMALL[ten.rnn_cell][0][:3]
 
 # Of each function: arguments for a length, the length, what it is differentiated by.
 ROWS: list[tuple[Callable[..., Any], Callable[[int], tuple], int, tuple[int, ...]]] = [
@@ -55,16 +54,30 @@ SHORTER = {
     ten.ray_through_lenses: (10, 10),
     ten.soft_alignment: (5, 25),
 }
+COLUMNS = (
+    "function", "n", "CPython s", "Numba s", "ours s", "/ Numba", "gradient s",
+    "/ primal", "MB, n/1000 → n", "JAX gradient s", "JAX MB, n/1000 → n",
+    "PyTorch gradient s", "PyTorch MB",
+)  # fmt: skip
 
 
-def torch_gradient(f: Callable[..., Any], n: int) -> tuple[float, float]:
-    """Seconds and bytes of PyTorch's gradient, from a shorter run."""
+def in_torch(f: Callable[..., Any], make: Any, n: int) -> tuple[Any, Any]:
+    """Seconds and MB of PyTorch's gradient, from a shorter run."""
+    if f is ten.adaptive_grid:  # its items are assigned to
+        return None, None
     less, times = SHORTER.get(f, (1, 1))
-    words = f.__name__, str(max(1, n // less))
-    found = in_a_process("benchmarks.native.in_torch", *words)
-    (args,) = (row[1](max(1, n // less)) for row in ROWS if row[0] is f)
-    assert math.isclose(found["value"], f(*args), rel_tol=1e-9)
-    return times * found["seconds"], times * found["bytes"]
+    shorter = max(1, n // less)
+    found = in_a_process("benchmarks.native.rivals", f.__name__, str(shorter))
+    assert math.isclose(found["value"], f(*make(shorter)), rel_tol=1e-9)
+    return times * found["seconds"], times * found["bytes"] / 1e6
+
+
+def in_jax(f: Callable[..., Any], short: tuple, args: tuple) -> tuple[Any, Any]:
+    """Seconds and MB of JAX's gradient, where there is one."""
+    small, rival = jax_gradient(f, short), jax_gradient(f, args)
+    if rival is None or small is None:
+        return None, None
+    return seconds(rival[0], ()), f"{small[1] / 1e6:.2f} → {rival[1] / 1e6:.2f}"
 
 
 def seconds(f: Callable[..., Any], args: tuple, runs: int = 3) -> float:
@@ -81,7 +94,7 @@ def mapped(gradient: Derivative, args: tuple) -> int:
 
 
 def timed(f: Callable[..., Any] | None, args: tuple, value: float) -> float | None:
-    """The seconds of a rival that gives the value; nothing where there is none."""
+    """The seconds of a compiled primal; nothing where there is none."""
     if f is None:
         return None
     try:
@@ -93,60 +106,30 @@ def timed(f: Callable[..., Any] | None, args: tuple, value: float) -> float | No
     return seconds(f, args)
 
 
-def row(f: Any, arguments: Any, n: int, by: tuple[int, ...], c: InC) -> list[Any]:
+def row(f: Any, make: Any, n: int, by: tuple[int, ...]) -> list[Any]:
     """One line of the table."""
-    args, short = arguments(n), arguments(max(1, n // 1_000))
+    args, short = make(n), make(max(1, n // 1_000))
     value = f(*args)
-    primal = timed(native.function(f), args, value)
-    plain, theirs = (
-        timed(c.version(f), args, value),
-        timed(numba_version(f), args, value),
+    primal, theirs = (
+        timed(g, args, value) for g in (native.function(f), numba_version(f))
     )
+    assert primal is not None
     gradient = native.grad(f, by)
     found = [mapped(gradient, each) for each in (short, args)]  # peaks: the less first
     reverse = seconds(gradient, args)
-    assert primal is not None
-    cells: list[Any] = [f.__name__, f"{n:,}", seconds(f, args, 1), plain]
-    cells += [theirs, primal, primal / theirs if theirs else None]
-    cells += [reverse, reverse / max(primal, 1e-9)]
+    cells: list[Any] = [f.__name__, f"{n:,}", seconds(f, args, 1), theirs, primal]
+    cells += [primal / theirs if theirs else None, reverse, reverse / max(primal, 1e-9)]
     cells.append(" → ".join(f"{each / 1e6:.2f}" for each in found))
-    in_torch = torch_gradient(f, n)
-    theirs_in_torch = [in_torch[0], in_torch[1] / 1e6]
-    rival, small = jax_gradient(f, args), jax_gradient(f, short)
-    if rival is None or small is None:
-        return [*cells, None, None, *theirs_in_torch]
-    rival[0]()
-    cells.append(seconds(rival[0], ()))
-    return [*cells, f"{small[1] / 1e6:.2f} → {rival[1] / 1e6:.2f}", *theirs_in_torch]
-
-
-COLUMNS = (
-    "function",
-    "n",
-    "CPython s",
-    "C s",
-    "Numba s",
-    "ours s",
-    "/ Numba",
-    "gradient s",
-    "/ primal",
-    "MB, n/1000 → n",
-    "JAX gradient s",
-    "JAX MB",
-    "PyTorch gradient s",
-    "PyTorch MB",
-)
+    return [*cells, *in_jax(f, short, args), *in_torch(f, make, n)]
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="lengths divided by ten")
-    quick = parser.parse_args().quick
-    table, c = Table(*COLUMNS), InC()
-    for f, arguments, n, by in ROWS:
-        length = max(1, n // 10) if quick else n
-        table.row(*row(f, arguments, length, by, c))
+    given = asked(__doc__, [f.__name__ for f, *_ in ROWS])
+    table = Table(*COLUMNS)
+    for f, make, n, by in ROWS:
+        if f.__name__ in given.names:
+            table.row(*row(f, make, max(1, n // 10) if given.quick else n, by))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How far a run of unknown length stays above the offline optimum.
 
-    python -m benchmarks.schedules.online [--longest 20000]
+    python -m benchmarks.schedules.online [--longest 20000] [levels limits tiers mixed]
 
 For each number of snapshots the worst ratio of advances over all lengths, and the
 length at which it is reached, for both placements; and the same for a placement by
@@ -8,37 +8,127 @@ levels (Wang, Moin and Iaccarino 2009), made here for comparison only.
 
 Then what no policy at all can do better than, for small numbers of snapshots: the least
 worst ratio over all ways of keeping and giving up snapshots, by exhaustive search.
+
+Last two tiers and mixed slots: for each pair of slots and costs of a disk's write and
+read, the worst and the mean ratio of the whole cost (advances, taping, sweeping back,
+writes, reads and moves) over all lengths to 128 and some beyond, up to those for which
+the optimum is exact.
 """
 
-import argparse
 from collections.abc import Iterator
 from math import inf
 
-from retape.schedule import OnlineBinomial, Schedule
+from benchmarks.harness import Table, asked
+
+from retape import Tier
+from retape.schedule import (
+    Hierarchy,
+    Mixed,
+    OnlineBinomial,
+    OnlineMixed,
+    OnlineTiers,
+    Restore,
+    Schedule,
+    Store,
+    replay,
+)
 from retape.schedule._binomial import beta
 
 LIMITS = ((2, 120), (3, 70), (4, 60), (5, 40), (6, 35))
 """Snapshots, and the lengths up to which all policies are searched."""
+TIERS = (
+    (1, 1, 5), (2, 3, 5), (4, 10, 5), (0, 6, 5), (3, 20, 1), (3, 6, 20), (2, 12, 20),
+)  # fmt: skip
+"""Slots in memory, on the disk, and what a write and a read cost there."""
+MIXED = ((3, 1, 1), (10, 1, 1), (20, 2, 1), (20, 1, 2))
+"""Slots, and how many a state and a tape take."""
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--longest", type=int, default=20_000)
-    longest = parser.parse_args().longest
-    print(f"worst advances / optimum for n <= {longest}, and where (n)")
-    print(f"{'snapshots':>9}{'least-cost':>20}{'doubling':>20}{'levels':>20}")
+    """Print the tables."""
+    tables = {"levels": by_levels, "limits": limits, "tiers": tiers, "mixed": mixed}
+    quick = {"longest": 100, "names": ["levels", "tiers"]}
+    given = asked(__doc__, tables, quick, longest=20_000)
+    for name in given.names:
+        tables[name](given.longest)
+
+
+def by_levels(longest: int) -> None:
+    """The worst of each placement."""
+    title = f"worst advances / optimum for n <= {longest}, and where (n)"
+    table = Table("snapshots", "least-cost", "doubling", "levels", title=title)
     for snapshots in (1, 2, 3, 4, 5, 6, 8, 12, 20, 40):
         cells = [
             worst(ours(snapshots, longest, "least-cost"), snapshots),
             worst(ours(snapshots, longest, "doubling"), snapshots),
             worst(levels(snapshots, longest), snapshots),
         ]
-        row = "".join(f"{f'{ratio:.4f} ({n})':>20}" for ratio, n in cells)
-        print(f"{snapshots:9}{row}", flush=True)
-    print("no policy stays below, for all n up to")
+        table.row(snapshots, *(f"{ratio:.4f} ({n})" for ratio, n in cells))
+
+
+def limits(longest: int) -> None:
+    """What no policy does better than."""
+    table = Table("snapshots", "no policy is below", "for all n up to")
     for snapshots, upto in LIMITS:
-        print(f"{snapshots:9}{limit(snapshots, upto):12.4f}{upto:8}", flush=True)
+        upto = min(upto, longest // 5)
+        table.row(snapshots, limit(snapshots, upto), upto)
+
+
+def tiers(longest: int) -> None:
+    """Memory and a disk."""
+    table = Table("memory", "disk", "write, read", "worst", "at n", "mean")
+    for memory, disk, io in TIERS:
+        online = OnlineTiers((Tier("memory", memory), Tier("disk", disk, io, io)))
+        found = [
+            (cost(online, n) / known.cost(), n)
+            for n in lengths(min(longest, 3000))
+            if (known := Hierarchy(n, online.tiers)).exact
+        ]
+        mean = sum(ratio for ratio, _ in found) / len(found)
+        table.row(memory, disk, io, *max(found), mean)
+
+
+def mixed(longest: int) -> None:
+    """Slots for states and for tapes."""
+    later = "worst from 3 times the slots"
+    table = Table("slots", "state", "tape", "worst", "at n", later, "the longest")
+    for sizes in MIXED:
+        rows = [
+            (steps(OnlineMixed(*sizes), n) / steps(Mixed(n, *sizes), n), n)
+            for n in lengths(min(longest, 1000))
+        ]
+        after = max(ratio for ratio, n in rows if n >= 3 * sizes[0])
+        table.row(*sizes, *max(rows), after, rows[-1][0])
+
+
+def lengths(longest: int) -> list[int]:
+    """All to 128, and some beyond."""
+    beyond = 200, 300, 500, 1000, 2000, 3000
+    return [n for n in (*range(1, 129), *beyond) if n <= longest]
+
+
+def cost(online: OnlineTiers, n: int) -> float:
+    """Everything, what was moved to disk included: once to memory, then to disk."""
+    costs, actions = online.costs, list(online.actions(n))
+    of = {tier.name: tier for tier in online.tiers}
+    total = replay(actions, n).advances * costs.forward
+    total += sum(of[a.tier].write for a in actions if isinstance(a, Store))
+    total += sum(of[a.tier].read for a in actions if isinstance(a, Restore))
+    # `actions` stores at once where the run would move to; what it gave up after that
+    # it has written once, too.
+    state, p = online.begin(), 0
+    while (p := state.next_change(p, n - 1)) < n - 1:
+        state, placed = state.place(p)
+        moved = len(placed.moved)
+        total += moved * (online.tiers[0].write + online.tiers[0].read)
+        p += 1
+    return total + n * (costs.tape + costs.backward)
+
+
+def steps(schedule: OnlineMixed | Mixed, n: int) -> int:
+    """Steps run, taped ones included."""
+    actions = schedule.actions(n) if isinstance(schedule, OnlineMixed) else schedule
+    return replay(actions, n).advances + n
 
 
 def limit(snapshots: int, longest: int) -> float:
@@ -135,14 +225,8 @@ def levels(snapshots: int, longest: int) -> Iterator[tuple[int, int]]:
             held.append(p)
         ends = (*held[1:], n - 1)
         gaps = [end - at for at, end in zip(held, ends, strict=True)]
-        yield (
-            n,
-            n
-            - 1
-            + sum(
-                Schedule(g, snapshots - i).counts().advances for i, g in enumerate(gaps)
-            ),
-        )
+        each = (Schedule(g, snapshots - i).counts() for i, g in enumerate(gaps))
+        yield n, n - 1 + sum(counts.advances for counts in each)
 
 
 def batch_starts(snapshots: int) -> Iterator[tuple[int, int]]:

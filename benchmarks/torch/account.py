@@ -63,19 +63,11 @@ class Account:
 
     Attributes:
         peak: Most bytes alive in the forward or the backward, beyond its inputs.
-        saved: Bytes that are saved for the backward.
         cost: What is run again, as `Joint.cost` counts.
-        flops: Floating-point operations that are run again.
-        operators: Operators that are run again, views not counted.
-        keep: The nodes to save.
     """
 
     peak: int
-    saved: int
     cost: int
-    flops: int
-    operators: int
-    keep: frozenset[int]
 
 
 def account(joint: Joint, saved: Collection[int], free: Collection[int]) -> Account:
@@ -90,15 +82,10 @@ def account(joint: Joint, saved: Collection[int], free: Collection[int]) -> Acco
         UnsupportedError: If a value can be neither saved nor computed again.
     """
     plan = closure(joint, joint.needed, saved)
-    kept = storages_of(joint, plan.saved)
-    run_again = [k for k in plan.again if joint.made[k]]
+    run_again = [k for k in plan.again if joint.made[k] and k not in free]
     return Account(
         peak=max(forward_peak(joint, plan), backward_peak(joint, plan)),
-        saved=sum(joint.nbytes[s] for s in kept),
-        cost=sum(joint.cost[k] for k in run_again if k not in free),
-        flops=sum(joint.flops[k] for k in run_again),
-        operators=len(run_again),
-        keep=plan.saved,
+        cost=sum(joint.cost[k] for k in run_again),
     )
 
 

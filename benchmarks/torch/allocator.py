@@ -15,8 +15,18 @@ def peak_bytes(job: Callable[[], object]) -> int:
     gc.collect()
     if ON_CUDA:
         return _cuda_peak(job)
+    return _profiled(job)[0]
+
+
+def allocated(job: Callable[[], object]) -> tuple[int, object]:
+    """The bytes that the CPU's allocator holds after a job, and what the job gives."""
+    _, live, result = _profiled(job)
+    return live, result
+
+
+def _profiled(job: Callable[[], object]) -> tuple[int, int, object]:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-        job()
+        result = job()
     live = peak = 0
     events = [
         (event.start_ns(), event.nbytes())
@@ -26,7 +36,7 @@ def peak_bytes(job: Callable[[], object]) -> int:
     for _, nbytes in sorted(events, key=lambda event: event[0]):
         live += nbytes
         peak = max(peak, live)
-    return peak
+    return peak, live, result
 
 
 def _cuda_peak(job: Callable[[], object]) -> int:

@@ -9,12 +9,13 @@ solvers at twenty shares. Both are counted by the same rules, peaks by the alloc
 With `--inductor` ours are compiled by inductor, at six budgets, which takes minutes.
 """
 
-import argparse
 from collections import Counter
 from collections.abc import Callable
 
 import torch
+from benchmarks.harness import Table, asked
 from benchmarks.torch.allocator import peak_bytes
+from benchmarks.torch.programs import Block, Patches, WithLoss, next_words, squares
 from torch import Tensor, nn
 from torch._functorch import config
 from torch.utils.flop_counter import FlopCounterMode
@@ -25,71 +26,36 @@ BUDGETS = 20
 SOLVERS = ("dp", "greedy", "ilp")
 
 
-class Block(nn.Module):
-    """A block of a transformer."""
-
-    def __init__(self, width: int, heads: int, causal: bool) -> None:
-        super().__init__()
-        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.read, self.write = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.heads, self.causal = heads, causal
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, length, width = x.shape
-        shape = (batch, length, 3, self.heads, width // self.heads)
-        q, k, v = self.read(self.first(x)).view(shape).permute(2, 0, 3, 1, 4)
-        seen = nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=self.causal
-        )
-        x = x + self.write(seen.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(nn.functional.gelu(self.up(self.second(x))))
-
-
-class Gpt(nn.Module):
-    """Six blocks, with the loss."""
-
-    def __init__(self, width: int = 64, words: int = 200) -> None:
-        super().__init__()
-        self.embed, self.head = nn.Embedding(words, width), nn.Linear(width, words)
-        self.blocks = nn.Sequential(*[Block(width, 4, True) for _ in range(6)])
-
-    def forward(self, text: Tensor) -> Tensor:
-        scores = self.head(self.blocks(self.embed(text)))
-        return nn.functional.cross_entropy(scores.flatten(0, 1), text.flatten())
-
-
-class Vit(nn.Module):
-    """Six blocks over patches of an image."""
-
-    def __init__(self, width: int = 64) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, width, 4, stride=4)
-        self.blocks = nn.Sequential(*[Block(width, 4, False) for _ in range(6)])
-        self.head = nn.Linear(width, 10)
+class Patched(nn.Sequential):
+    """Blocks over patches of an image, and the mean of what they make."""
 
     def forward(self, image: Tensor) -> Tensor:
-        x = self.patches(image).flatten(2).transpose(1, 2)
-        return self.head(self.blocks(x).mean(1)).square().mean()
+        return super().forward(image).mean(1)
 
 
-class Mlp(nn.Module):
+def mlp() -> tuple[nn.Module, Tensor]:
     """Twenty-four layers of one width."""
+    layers = [m for _ in range(24) for m in (nn.Linear(64, 64), nn.GELU())]
+    return WithLoss(nn.Sequential(*layers), squares), torch.randn(512, 64)
 
-    def __init__(self, width: int = 64) -> None:
-        super().__init__()
-        layers = [m for _ in range(24) for m in (nn.Linear(width, width), nn.GELU())]
-        self.layers = nn.Sequential(*layers)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x).square().mean()
+def gpt() -> tuple[nn.Module, Tensor]:
+    """Six blocks, with the loss."""
+    ends = nn.Embedding(200, 64), nn.Linear(64, 200)
+    net = nn.Sequential(ends[0], *[Block(64) for _ in range(6)], ends[1])
+    return WithLoss(net, next_words), torch.randint(0, 200, (4, 64))
+
+
+def vit() -> tuple[nn.Module, Tensor]:
+    """Six blocks over patches of an image."""
+    blocks = [Block(64, causal=False) for _ in range(6)]
+    net = nn.Sequential(Patched(Patches(64, 4), *blocks), nn.Linear(64, 10))
+    return WithLoss(net, squares), torch.randn(4, 3, 32, 32)
 
 
 MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
-    "mlp": lambda: (Mlp(), torch.randn(512, 64)),
-    "gpt": lambda: (Gpt(), torch.randint(0, 200, (4, 64))),
-    "vit": lambda: (Vit(), torch.randn(4, 3, 32, 32)),
-}
+    "mlp": mlp, "gpt": gpt, "vit": vit,
+}  # fmt: skip
 
 
 def compiled(model: nn.Module, backend: object) -> Callable[[Tensor], Tensor]:
@@ -105,7 +71,8 @@ def measured(model: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor) -> in
     return peak_bytes(lambda: run(x).backward())
 
 
-def of_ours(model: nn.Module, x: Tensor, backend: str, count: int) -> None:
+def of_ours(name: str, model: nn.Module, x: Tensor, backend: str, count: int) -> None:
+    """Budgets from the least to what is usual, and whether they are held."""
     ample = retape.torch.CompilerBudget("1TB", backend=backend)
     whole = measured(model, compiled(model, ample), x)
     usual = ample.plans[0].usual_peak
@@ -114,26 +81,25 @@ def of_ours(model: nn.Module, x: Tensor, backend: str, count: int) -> None:
         raise SystemExit("one byte was enough")
     except retape.BudgetError as error:
         least = error.least or 0
-    print(f"  by itself {whole:,} of {usual:,}; least {least:,} bytes")
-    print("  budget      counted    measured   held  again: flops  operators")
+    columns = "budget", "counted", "measured", "held", "Mflops again", "operators"
+    title = f"{name}: by itself {whole:,} of {usual:,}; least {least:,} bytes"
+    table = Table(*columns, title=title)
     for k in range(count):
         memory = least + (usual - least) * k // (count - 1)
         budget = retape.torch.CompilerBudget(memory, backend=backend)
         peak = measured(model, compiled(model, budget), x)
-        plan = budget.plans[0]
-        held = "yes" if peak <= memory else "NO"
-        print(
-            f"  {memory:>10,} {plan.peak:>10,} {peak:>10,}   {held:>4} "
-            f"{plan.recomputed_flops / 1e6:>11.1f} M {plan.recomputed:>9}"
-        )
+        plan, held = budget.plans[0], "yes" if peak <= memory else "NO"
+        again = plan.recomputed_flops / 1e6, plan.recomputed
+        table.row(memory, plan.peak, peak, held, *again)
 
 
-def of_the_compiler(model: nn.Module, x: Tensor) -> None:
+def of_the_compiler(name: str, model: nn.Module, x: Tensor, every: int) -> None:
     """Its solvers, each beside our plan for the memory that it was measured to take."""
     plain, places = 0, Counter[str]()
-    print("  solver  share   measured  again: flops | ours at that: again")
+    columns = "solver", "share", "measured", "Mflops again", "ours at that"
+    table = Table(*columns, title=f"{name}: the compiler's own solvers")
     for solver in SOLVERS:
-        for k in range(BUDGETS, -1, -2):
+        for k in range(BUDGETS, -1, -every):
             share = k / BUDGETS
             patch = {
                 "activation_memory_budget": share,
@@ -144,7 +110,7 @@ def of_the_compiler(model: nn.Module, x: Tensor) -> None:
                 try:
                     peak = measured(model, run, x)
                 except Exception as error:
-                    print(f"  {solver}: {type(error).__name__}")
+                    table.row(solver, share, type(error).__name__, None, None)
                     break
             total = flops_of(model, x, patch)
             plain = total if share == 1 else plain
@@ -152,16 +118,13 @@ def of_the_compiler(model: nn.Module, x: Tensor) -> None:
             try:
                 compiled(model, budget)(x)
                 again = budget.plans[0].recomputed_flops
-                ours = f"{again / 1e6:.1f} M"
+                ours: object = again / 1e6
                 if share <= 0.9:
                     places[_compared(again, total - plain)] += 1
             except retape.BudgetError as error:
                 ours = f"needs {error.least}"
-            print(
-                f"  {solver:>6}  {share:.2f} {peak:>10,} "
-                f"{(total - plain) / 1e6:>11.1f} M | {ours}"
-            )
-    print(f"  places in which ours run again {dict(places)}")
+            table.row(solver, share, peak, (total - plain) / 1e6, ours)
+    print(f"places in which ours run again {dict(places)}")
 
 
 def _compared(ours: int, theirs: int) -> str:
@@ -198,20 +161,17 @@ def flops_of(model: nn.Module, x: Tensor, patch: dict[str, object]) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("models", nargs="*", help="mlp, gpt, vit; all by default")
-    parser.add_argument("--inductor", action="store_true")
-    options = parser.parse_args()
+    quick = {"names": ["mlp"], "budgets": 3, "every": 20}
+    given = asked(__doc__, MODELS, quick, inductor=False, budgets=BUDGETS, every=2)
     torch.set_num_threads(1)
-    for name in options.models or MODELS:
+    for name in given.names:
         torch.manual_seed(0)
         model, x = MODELS[name]()
-        print(name)
-        if options.inductor:
-            of_ours(model, x, "inductor", 6)
+        if given.inductor:
+            of_ours(name, model, x, "inductor", min(6, given.budgets))
         else:
-            of_ours(model, x, "aot_eager", BUDGETS)
-            of_the_compiler(model, x)
+            of_ours(name, model, x, "aot_eager", given.budgets)
+            of_the_compiler(name, model, x, given.every)
 
 
 if __name__ == "__main__":

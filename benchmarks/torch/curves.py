@@ -1,57 +1,72 @@
-"""Memory against recomputation over 20 budgets for five models: is it monotone?
+"""Twenty budgets between the least and plain: held, and does more memory cost less?
 
-    python -m benchmarks.torch.curves [--svg FILE] [--dark] [--full] [--fresh]
-        [--estimated] [MODEL ...]
+    python -m benchmarks.torch.curves [--full] [--blocks] [--loop] [--fresh]
+        [--estimated] [--figure STEM] [NAME ...]
 
-For each budget from the least to plain: the peak that the CPU allocator counted, the
-share of the forward that was run again, by cost (multiplications of products, bytes of
-the rest), in the first run and in a later one, and processor time of a later run over
-that of the plain one. Then, for each model, by how much a larger budget ever cost more
-than a smaller one. `--svg` draws it, `--dark` for a dark ground. `--full` takes larger
-models. With `--fresh` each budget is as in a process of its own: what runs in others
-have shown is forgotten. With `--estimated`, too, but for what `retape.torch.estimate`
-has found before.
+For each budget: the peak that the CPU's allocator counted beyond the start, of the
+first run and of later ones, which follow what was learned; what was run again, as a
+share of the operators and of the forward's cost (multiplications of products, bytes of
+the rest), in the first run and in the last; processor time of a later run over that of
+the plain one. Then by how much a larger budget ever cost more than a smaller one.
+
+`--full` takes larger models; `--blocks` those of `run.py`, with `--loop` by
+`mode="loop"`. With `--fresh` each budget is as in a process of its own: what runs in
+others have shown is forgotten; with `--estimated`, too, but for what
+`retape.torch.estimate` found before. `--figure` draws it, for light and dark pages.
 """
 
-import sys
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, pairwise
-from pathlib import Path
-from typing import NamedTuple
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
+from benchmarks.harness import Table, asked, drawn
 from benchmarks.harness import least as seconds
+from benchmarks.torch import workloads
 from benchmarks.torch.allocator import peak_bytes, ready_gradients
-from torch import Tensor, nn
+from benchmarks.torch.programs import MODELS, Program
+from torch import Tensor
 
 import retape.torch
-from retape._errors import BudgetError, UnsupportedError
+from retape import BudgetError, UnsupportedError
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.plan._learned import forget_lessons
 from retape.engines.eager.replay import _backward
 
-COUNT = 20
+# The third run follows a plan, the fourth one that knows what the third held.
 RUNS = 4
-COLOURS = ("#1b6ca8", "#c8553d", "#588157", "#7b2cbf", "#b08900")
-ON_DARK = ("#6cb2e8", "#ee8a74", "#9cc59a", "#c08cf0", "#e0bb3f")
-
-
-class Program(NamedTuple):
-    """A loss to differentiate, and what gets gradients."""
-
-    loss: Callable[[], Tensor]
-    parameters: list[Tensor]
+COLUMNS = (
+    "budget MB", "first MB", "later MB", "first again", "again", "first cost", "cost",
+    "time", "held",
+)  # fmt: skip
 
 
 class Point(NamedTuple):
-    """One budget: `first` and `later` are shares of the forward that is run again."""
+    """One budget: bytes, and shares of operators and costs that are run again.
+
+    Attributes:
+        first_peak, first, first_cost: Of the first run, which knows nothing.
+        peak: The most of the later runs.
+        again, cost: Of the latest run, by a plan.
+        job: A run.
+    """
 
     budget: int
-    first: float
-    later: float
+    first_peak: int
     peak: int
-    time: float
+    first: float
+    again: float
+    first_cost: float
+    cost: float
+    job: Callable[[], None]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the budget was kept."""
+        return max(self.first_peak, self.peak) <= self.budget
 
 
 class Costs:
@@ -81,180 +96,59 @@ class Costs:
         return found
 
 
-def gpt(full: bool) -> Program:
-    from benchmarks.torch.workloads import GPTBlock
-
-    layers, width, length = (12, 256, 192) if full else (6, 64, 64)
-    net = nn.Sequential(*[_Taken(GPTBlock(width, 4)) for _ in range(layers)])
-    return _program(net, torch.randn(2, length, width))
+def step(loss: Callable[[], Tensor]) -> None:
+    """One forward and backward, the same at random."""
+    torch.manual_seed(1)
+    loss().backward()
 
 
-class _Taken(nn.Module):
-    def __init__(self, block: nn.Module) -> None:
-        super().__init__()
-        self.block = block
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.block(x)[0]
-
-
-class ViT(nn.Module):
-    """Patches, and an encoder with fused attention."""
-
-    def __init__(self, layers: int, width: int) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, width, 8, 8)
-        layer = nn.TransformerEncoderLayer
-        self.layers = nn.Sequential(
-            *[layer(width, 4, 4 * width, batch_first=True) for _ in range(layers)]
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(self.patches(x).flatten(2).transpose(1, 2))
-
-
-def vit(full: bool) -> Program:
-    layers, width, size = (12, 192, 128) if full else (6, 64, 64)
-    return _program(ViT(layers, width), torch.randn(4, 3, size, size))
-
-
-class Block(nn.Module):
-    """Two normalised convolutions."""
-
-    def __init__(self, width: int, out: int) -> None:
-        super().__init__()
-        self.one = nn.Conv2d(width, out, 3, padding=1)
-        self.two = nn.Conv2d(out, out, 3, padding=1)
-        self.norm1, self.norm2 = nn.GroupNorm(4, out), nn.GroupNorm(4, out)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.norm2(self.two(F.relu(self.norm1(self.one(x))))))
-
-
-class UNet(nn.Module):
-    """A U-Net: the results of its way down are read on its way up."""
-
-    def __init__(self, width: int, depth: int) -> None:
-        super().__init__()
-        sizes = [3, *(width * 2**k for k in range(depth + 1))]
-        self.down = nn.ModuleList(Block(a, b) for a, b in pairwise(sizes))
-        ups = list(pairwise(reversed(sizes[1:])))
-        self.lift = nn.ModuleList(nn.ConvTranspose2d(a, b, 2, 2) for a, b in ups)
-        self.up = nn.ModuleList(Block(2 * b, b) for _, b in ups)
-
-    def forward(self, x: Tensor) -> Tensor:
-        across: list[Tensor] = []
-        for block in self.down:
-            x = block(x if not across else F.max_pool2d(x, 2))
-            across.append(x)
-        across.pop()
-        for lift, block in zip(self.lift, self.up, strict=True):
-            x = block(torch.cat([lift(x), across.pop()], 1))
-        return x
-
-
-def unet(full: bool) -> Program:
-    width, depth, size = (32, 4, 128) if full else (16, 3, 32)
-    return _program(UNet(width, depth), torch.randn(4, 3, size, size))
-
-
-def lstm(full: bool) -> Program:
-    layers, steps, width = (6, 200, 256) if full else (6, 40, 64)
-    net = nn.LSTM(width, width, num_layers=layers)
-    return _program(net, torch.randn(steps, 16, width))
-
-
-class Mamba(nn.Module):
-    """Blocks of a selective scan, written as a loop."""
-
-    def __init__(self, width: int, state: int) -> None:
-        super().__init__()
-        self.norm, self.enter = nn.LayerNorm(width), nn.Linear(width, 2 * width)
-        self.steps = nn.Linear(width, width)
-        self.reads = nn.Linear(width, 2 * state)
-        self.decay = nn.Parameter(torch.rand(width, state))
-        self.leave = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        u, gate = self.enter(self.norm(x)).chunk(2, -1)
-        u = F.silu(u)
-        step, (b, c) = F.softplus(self.steps(u)), self.reads(u).chunk(2, -1)
-        h = torch.zeros(x.shape[0], *self.decay.shape)
-        seen: list[Tensor] = []
-        for t in range(x.shape[1]):
-            rate = step[:, t, :, None]
-            h = (
-                torch.exp(-rate * self.decay) * h
-                + rate * u[:, t, :, None] * b[:, t, None]
-            )
-            seen.append((h * c[:, t, None]).sum(-1))
-        return x + self.leave(torch.stack(seen, 1) * F.silu(gate))
-
-
-def mamba(full: bool) -> Program:
-    layers, width, length = (6, 64, 64) if full else (2, 32, 24)
-    net = nn.Sequential(*[Mamba(width, 16) for _ in range(layers)])
-    return _program(net, torch.randn(4, length, width))
-
-
-def _program(net: nn.Module, x: Tensor) -> Program:
-    def loss() -> Tensor:
-        y = net(x)
-        return (y[0] if isinstance(y, tuple) else y).square().mean()
-
-    return Program(loss, list(net.parameters()))
-
-
-MODELS = {"gpt": gpt, "vit": vit, "unet": unet, "lstm": lstm, "mamba": mamba}
-
-
-def least(program: Program) -> int:
-    """The least budget, as the error tells it."""
+def least(program: Program, **options: Any) -> int:
+    """The least budget, as the errors tell it."""
     memory = 1
     while True:
         try:
-            with retape.torch.recompute(memory=memory):
-                _alive = program.loss()
+            step(retape.torch.recompute(memory=memory, **options)(program.loss))
             return memory
         except BudgetError as error:
             assert error.least is not None
             memory = error.least
 
 
-def curve(
+def sweep(
     program: Program,
-    costs: Costs,
-    count: int = COUNT,
-    fresh: bool = False,
-    estimated: bool = False,
+    count: int = 20,
+    runs: int = RUNS,
+    share: Callable[[], float] = float,
+    forget: Callable[[], object] = lambda: None,
+    **options: Any,
 ) -> Iterator[Point]:
-    """Measure budgets in equal steps from the least to what the plain run takes."""
+    """Measure budgets in equal steps from the least to what the plain run takes.
+
+    Args:
+        program: What is run.
+        count: Budgets.
+        runs: In each of them.
+        share: The cost of what was run again since it was asked; 0 if nobody counts.
+        forget: What is done before each budget.
+        options: For `recompute`.
+    """
     ready_gradients(program.parameters)
-
-    def plain() -> None:
-        program.loss().backward()
-
+    plain = partial(step, program.loss)
     plain()
-    most, base, low = peak_bytes(plain), seconds(plain), least(program)
+    most, low = peak_bytes(plain), least(program, **options)
     for k in range(count):
+        forget()
         budget = low + max(0, most - low) * k // (count - 1)
-        if fresh or estimated:
-            forget_lessons()
-        if estimated:
-            retape.torch.estimate(program.loss)
-        under = retape.torch.recompute(memory=budget)(program.loss)
-
-        def step(under: Callable[[], Tensor] = under) -> None:
-            under().backward()
-
-        costs.share()
-        peaks, shares = list[int](), list[float]()
-        for _ in range(RUNS):
-            peaks.append(peak_bytes(step))
-            shares.append(costs.share())
-        time = seconds(step, 2) / base
-        costs.share()
-        yield Point(budget, shares[0], shares[-1], max(peaks), time)
+        run = retape.torch.recompute(memory=budget, **options)
+        job = partial(step, run(program.loss))
+        peaks, again, costs = list[int](), list[float](), list[float]()
+        share()
+        for _ in range(runs):
+            peaks.append(peak_bytes(job))
+            again.append(run.report.recomputed / run.report.steps)
+            costs.append(share())
+        first, later = peaks[0], max(peaks[1:], default=0)
+        yield Point(budget, first, later, again[0], again[-1], costs[0], costs[-1], job)
 
 
 def rises(shares: Sequence[float]) -> float:
@@ -263,79 +157,77 @@ def rises(shares: Sequence[float]) -> float:
     return max(now - low for now, low in zip(shares, best, strict=True))
 
 
-def drawing(curves: dict[str, list[Point]], dark: bool = False) -> str:
-    """An SVG: the share of the forward run again, over budgets relative to the most.
-
-    Later runs are whole lines and first runs broken ones; more than 3 is drawn as 3.
-    """
-    ink, colours = ("#ddd", ON_DARK) if dark else ("#333", COLOURS)
-    wide, high, top = 640, 360, 3.0
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high + 40}" '
-        f'font-family="sans-serif" font-size="13" fill="{ink}">',
-        f'<path d="M50 10V{high}H{wide - 10}" fill="none" stroke="{ink}"/>',
-        f'<text x="{wide // 2 - 110}" y="{high + 32}">budget / what plain takes</text>',
-        '<text x="-210" y="14" transform="rotate(-90)">forward run again</text>',
-    ]
-    for each in range(4):
-        y = high - each / top * (high - 20)
-        parts.append(f'<text x="30" y="{y:.0f}">{each}</text>')
-    for each in range(0, 101, 25):
-        x = 50 + each / 100 * (wide - 70)
-        parts.append(f'<text x="{x - 10:.0f}" y="{high + 15}">{each} %</text>')
-    for k, (name, points) in enumerate(curves.items()):
-        for shares, dash in (("later", ""), ("first", ' stroke-dasharray="3 3"')):
-            at = " ".join(
-                f"{50 + p.budget / points[-1].budget * (wide - 70):.1f},"
-                f"{high - min(top, getattr(p, shares)) / top * (high - 20):.1f}"
-                for p in points
-            )
-            stroke = f'fill="none" stroke="{colours[k]}"{dash}'
-            parts.append(f'<polyline points="{at}" {stroke}/>')
-        parts.append(
-            f'<text x="{wide - 90}" y="{30 + 18 * k}" fill="{colours[k]}">{name}</text>'
-        )
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _unless_refused(points: Iterator[Point]) -> Iterator[Point]:
-    """The points, or why there are none: an LSTM cannot be estimated on a CPU."""
+def measured(program: Program, title: str, base: float, **how: Any) -> list[Point]:
+    """A table of a program's budgets."""
+    table, points = Table(*COLUMNS, title=title), list[Point]()
     try:
-        yield from points
-    except UnsupportedError as error:
-        print(f"        {error}")
+        for point in sweep(program, **how):
+            peaks = [n / 1e6 for n in (point.budget, point.first_peak, point.peak)]
+            shares = point.first, point.again, point.first_cost, point.cost
+            time = seconds(point.job, 2) / base
+            table.row(*peaks, *shares, time, "yes" if point.holds else "OVER")
+            points.append(point)
+    except UnsupportedError as error:  # an LSTM cannot be estimated on a CPU
+        print(error)
+    if points:
+        for run, costs in (
+            ("first", [p.first_cost for p in points]),
+            ("later", [p.cost for p in points]),
+        ):
+            print(f"{run}: more memory cost at most {rises(costs):.3f} more")
+    return points
 
 
-def main(arguments: list[str]) -> None:
+def draw(curves: dict[str, list[Point]], axes: Any) -> None:
+    """The share that is run again over budgets; later runs whole, first ones broken."""
+    for number, (name, points) in enumerate(curves.items()):
+        budgets = [p.budget / points[-1].budget for p in points]
+        for line, costs in (
+            ("-", [p.cost for p in points]),
+            ("--", [p.first_cost for p in points]),
+        ):
+            look = {"color": f"C{number}", "linestyle": line}
+            label = name if line == "-" else None
+            axes.plot(budgets, [min(3.0, c) for c in costs], label=label, **look)
+    axes.set(xlabel="budget / what plain takes", ylabel="forward run again")
+    axes.legend(frameon=False)
+
+
+def main() -> None:
+    given = asked(
+        __doc__, dict.fromkeys([*MODELS, *workloads.WORKLOADS]), full=False,
+        blocks=False, loop=False, fresh=False, estimated=False, figure="", budgets=20,
+        quick={"budgets": 3, "names": ["gpt"]},
+    )  # fmt: skip
     torch.set_num_threads(1)
     retape.torch.accelerate()
     costs, curves = Costs(), dict[str, list[Point]]()
-    names = [each for each in arguments if each in MODELS] or list(MODELS)
-    for name in names:
-        torch.manual_seed(0)
-        points = curves[name] = []
-        print(f"\n{name:6s}  budget MB  peak MB  first  later   time")
-        program, fresh = MODELS[name]("--full" in arguments), "--fresh" in arguments
-        estimated = "--estimated" in arguments
-        measured = curve(program, costs, fresh=fresh, estimated=estimated)
-        for point in _unless_refused(measured):
-            points.append(point)
-            print(
-                f"{point.budget / 1e6:17.3f} {point.peak / 1e6:8.3f} {point.first:6.2f}"
-                f" {point.later:6.2f} {point.time:6.2f}"
-                f"{'  OVER' if point.peak > point.budget else ''}",
-                flush=True,
-            )
-        if not points:
-            del curves[name]
+    options = {"mode": "loop"} if given.loop else {}
+    blocks = workloads.WORKLOADS if given.full else workloads.SMALL
+    for name in given.names:
+        if name not in (blocks if given.blocks else MODELS):
             continue
-        worst = [rises([getattr(p, run) for p in points]) for run in ("first", "later")]
-        print(f"        the most that more memory cost more: first {worst[0]:.3f}, "
-              f"later {worst[1]:.3f}")  # fmt: skip
-    if "--svg" in arguments:
-        path = Path(arguments[arguments.index("--svg") + 1])
-        path.write_text(drawing(curves, "--dark" in arguments), "utf-8")
+        torch.manual_seed(0)
+        program = (
+            Program(*workloads.plainly(blocks[name]()))
+            if given.blocks
+            else MODELS[name](given.full)
+        )
+
+        def forget(program: Program = program) -> None:
+            if given.fresh or given.estimated:
+                forget_lessons()
+            if given.estimated:
+                retape.torch.estimate(program.loss)
+
+        ready_gradients(program.parameters)
+        base = seconds(partial(step, program.loss))
+        how = {"count": given.budgets, "share": costs.share, "forget": forget}
+        if points := measured(program, name, base, **how, **options):
+            curves[name] = points
+    if given.figure:
+        drawn(given.figure, partial(draw, curves), figsize=(6.4, 4))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -14,14 +14,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from benchmarks.torch.curves import MODELS, Program
+from benchmarks.harness import Table, asked
+from benchmarks.torch.programs import MODELS, Program
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import retape.torch
 
-SHARES = (0.9, 0.7, 0.5, 0.35, 0.25)
+SHARES = "0.9 0.7 0.5 0.35 0.25"
 
 
 class Step(NamedTuple):
@@ -151,36 +152,35 @@ class Simulation:
             self.live -= self.nbytes[number]
 
 
-def run_again(program: Program, memory: int, runs: int) -> float:
+def run_again(program: Program, memory: int, runs: int) -> float | str:
     """The share of operators that `recompute` runs again in the last of some runs."""
-    for _ in range(runs):
-        with retape.torch.recompute(memory=memory) as run:
-            loss = program.loss()
-        loss.backward()
+    run = retape.torch.recompute(memory=memory)
+    try:
+        for _ in range(runs):
+            run(program.loss)().backward()
+    except retape.BudgetError:
+        return "refused"
     return run.report.recomputed / run.report.steps
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
+    quick = {"names": ["unet"], "shares": "0.5"}
+    given = asked(__doc__, MODELS, quick, shares=SHARES)
     sys.setrecursionlimit(100_000)
-    print("model     of plain   DTR     rules   plan    (operators run again, of all)")
-    for name in names or ["gpt", "unet", "mamba"]:
+    table = Table("", "of plain", "DTR", "rules", "plan")
+    for name in given.names:
         program = MODELS[name](False)
         with retape.torch.recompute(memory="4GB") as run:
             program.loss().backward()
         plain, tape = run.report.peak_bytes, Tape()
         steps = tape.recorded(program.loss)
-        for share in SHARES:
-            memory, found = int(share * plain), list[str]()
+        for share in map(float, given.shares.split()):
+            memory = int(share * plain)
             made = Simulation(steps, tape.nbytes, memory)
-            over = "+" if made.peak > memory else ""
-            found.append(f"{made.again / len(steps):.3f}{over}")
-            for runs in (1, 3):
-                try:
-                    found.append(f"{run_again(program, memory, runs):.3f}")
-                except retape.BudgetError:
-                    found.append("refused")
-            print(f"{name:<10}{share:<10}", *(f"{each:<8}" for each in found))
+            dtr = made.again / len(steps) if made.peak <= memory else "does not fit"
+            found = [run_again(program, memory, runs) for runs in (1, 3)]
+            table.row(name, share, dtr, *found)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,7 +1,7 @@
 """How near to the optimum are plans of `CompilerBudget`: OR-Tools is the referee.
 
     pip install ortools
-    python -m benchmarks.torch.referee [--seconds 60] [--graph FILE ...] [NAME ...]
+    python -m benchmarks.torch.referee [--seconds 60] [NAME ...]
 
 The same recomputation problem is planned by us and given to CP-SAT, in the form of
 retention intervals (Bartan et al. 2023, "Moccasin"): each value of the forward may be
@@ -11,24 +11,19 @@ value is saved from the forward to its last use, or made again at its first use 
 backward. The referee may also let a saved value go and make it again. It begins with
 our plan, so what it finds is no worse, and it gives a bound below which no plan lies.
 
-Graphs: small models that PyTorch traces (`gpt`, `resnet`, `unet`, `fft`, `mixer`),
-random layered ones (`layered-100`, with the backward written out), and node-link JSON
-of others (`--graph`): nodes have `cost_ram` and `cost_cpu`, or `out_cost` and
-`duration`.
+Graphs are those of small models, as PyTorch traces them.
 
 Budgets are 30, 50, 70 and 90 % of what plain holds. Overhead is the cost of what runs
 again over that of one forward and backward.
 """
 
-import argparse
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.harness import Table, asked, missing
 from benchmarks.torch.account import account, backward_order, closure
-from benchmarks.torch.graphs import Problem, from_file, layered, models, traced
+from benchmarks.torch.graphs import MODELS, Problem, traced
 
 from retape.engines.eager.compiled._count import PlanCounter, ancestors
 from retape.engines.eager.compiled._front import front
@@ -230,61 +225,40 @@ def _forward(joint: Joint) -> list[int]:
     return sorted(found)
 
 
-def rows(problem: Problem, seconds: float) -> Iterator[str]:
-    """A line for each budget."""
+def rows(name: str, problem: Problem, seconds: float) -> None:
+    """A row for each budget."""
     joint, usual, total = problem
     plain = account(joint, joint.direct, ()).peak
     begin = time.process_time()
     plans = list(front(PlanCounter(joint, joint.needed), usual))
     took = time.process_time() - begin
-    yield f"  {len(joint.nodes)} nodes, plain {plain:,}, planned in {took:.1f} s"
+    title = (
+        f"{name}: {len(joint.nodes)} nodes, plain {plain:,}, planned in {took:.1f} s"
+    )
+    table = Table("budget", "ours %", "referee %", "none below %", "s", title=title)
     for share in SHARES:
         budget = int(share * plain)
         fits = [each for each in plans if each.peak <= budget]
-        ours = f"{fits[-1].cost / total:7.2%}" if fits else "   none"
-        if not seconds:
-            yield f"  {share:4.0%} ours {ours}"
-            continue
         begin = time.monotonic()
         referee = Referee(joint, budget, fits[-1].keep if fits else None)
         found, bound = referee.solve(seconds)
         took = time.monotonic() - begin
         if fits and fits[-1].cost < bound:
             raise SystemExit("Our plan lies below the bound: one of the two is wrong.")
-        theirs = "   none" if found is None else f"{found / total:7.2%}"
-        least = f"none below {max(0, bound) / total:7.2%}"
-        if bound == float("inf"):
-            least = "there is none"
-        yield f"  {share:4.0%} ours {ours}  referee {theirs}  {least}  in {took:.0f} s"
+        ours = 100 * fits[-1].cost / total if fits else "none"
+        theirs = "none" if found is None else 100 * found / total
+        least = "there is none" if bound == float("inf") else 100 * bound / total
+        table.row(share, ours, theirs, least, took)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="all by default")
-    parser.add_argument("--seconds", type=float, default=60, help="0: no referee")
-    parser.add_argument("--graph", type=Path, action="append", default=[])
-    options = parser.parse_args()
-    try:
-        import ortools  # noqa: F401
-    except ImportError:
-        raise SystemExit("The referee is OR-Tools: pip install ortools") from None
+    quick = {"names": ["mixer"], "seconds": 2.0}
+    given = asked(__doc__, MODELS, quick, seconds=60.0)
+    missing("ortools")
     torch.set_num_threads(1)
-    known = models()
-    names = options.names or [*(k for k in known if k != "gpt-24"), "layered-100"]
-    names = [] if options.graph and not options.names else names
-    for name in names:
+    for name in given.names:
         torch.manual_seed(0)
-        parts = name.split("-")
-        problem = (
-            layered(int(parts[1])) if parts[0] == "layered" else traced(*known[name]())
-        )
-        print(name, flush=True)
-        for row in rows(problem, options.seconds):
-            print(row, flush=True)
-    for path in options.graph:
-        print(path.name, flush=True)
-        for row in rows(from_file(path), options.seconds):
-            print(row, flush=True)
+        rows(name, traced(*MODELS[name]()), given.seconds)
 
 
 if __name__ == "__main__":

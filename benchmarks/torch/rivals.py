@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from benchmarks.torch.allocator import ON_CUDA
-from benchmarks.torch.workloads import Workload
+from benchmarks.torch.workloads import Workload, plainly
 from torch import Tensor
 from torch.utils.checkpoint import (
     CheckpointPolicy,
@@ -36,7 +36,7 @@ def by_hand(function: Callable[..., State], state: State) -> State:
 
 
 def plain(work: Workload) -> Tensor:
-    return work.loss(*chain(work.blocks, work.start))
+    return plainly(work)[0]()
 
 
 def per_block(work: Workload) -> Tensor:

@@ -11,14 +11,13 @@ The rows "at" a rival are ours (`recompute`, and `checkpoint_sequential(memory=)
 the peak that it was measured to have as the budget: at equal memory, who is faster?
 """
 
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-from benchmarks.harness import Table, least, python_bytes
+from benchmarks.harness import Table, asked, least, python_bytes
 from benchmarks.torch import rivals, workloads
 from benchmarks.torch.allocator import DEVICE, ON_CUDA, peak_bytes, ready_gradients
 from benchmarks.torch.workloads import Workload
@@ -36,52 +35,41 @@ def methods(name: str, work: Workload, plain: int) -> list[Row]:
     """Every way but plain, whose peak is given."""
     count = len(work.blocks)
     root, third = round(count**0.5), round(count ** (1 / 3))
-    ours: list[Row] = [
-        (
-            f"retape, {share} of plain",
-            lambda w, b=int(share * plain): rivals.ours(w, memory=b),
-        )
-        for share in SHARES
-    ]
-    for share in SHARES[1:3] if ON_CUDA else ():
-        ours.append(
-            (
-                f"retape, {share} of plain, store='cpu'",
-                lambda w, b=int(share * plain): rivals.ours(w, memory=b, store="cpu"),
-            )
-        )
-    if name == "lstm":
-        tenth = plain // 10
-        ours.append(
-            (
-                "retape, 0.1 of plain, mode='loop'",
-                lambda w: rivals.ours(w, memory=tenth, mode="loop"),
-            )
-        )
+    by_parts = partial(rivals.by_parts, count=root)
+    nested = partial(rivals.nested, outer=third, inner=third)
     rows: list[Row] = [
         *([("torch, saved on the CPU", rivals.saved_on_cpu)] if ON_CUDA else []),
         ("torch checkpoint, each block", rivals.per_block),
-        (f"torch checkpoint, {root} parts", lambda w: rivals.by_parts(w, root)),
-        (
-            f"torch checkpoint, {third} x {third} nested",
-            lambda w: rivals.nested(w, third, third),
-        ),
+        (f"torch checkpoint, {root} parts", by_parts),
+        (f"torch checkpoint, {third} x {third} nested", nested),
     ]
     if name != "lstm":  # a block of ten tiny operators has no use for a policy
         rows += [
             ("torch checkpoint, selective", rivals.selective),
             ("retape, selective", rivals.our_selective),
         ]
-    return [*rows, *ours]
+    more: list[tuple[tuple[float, ...], dict[str, str]]] = [(SHARES, {})]
+    if ON_CUDA:
+        more.append((SHARES[1:3], {"store": "cpu"}))
+    if name == "lstm":
+        more.append(((0.1,), {"mode": "loop"}))
+    for shares, options in more:
+        for share in shares:
+            way = partial(rivals.ours, memory=int(share * plain), **options)
+            rows.append((f"retape, {share} of plain {options or ''}", way))
+    return rows
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
+    given = asked(
+        __doc__, workloads.WORKLOADS, {"names": ["mlp"]}, small=False, accelerate=False
+    )
     torch.set_num_threads(1)
     made = workloads.ON_CUDA if ON_CUDA else workloads.WORKLOADS
-    made = workloads.SMALL if "--small" in names else made
-    if "--accelerate" in names:
+    made = workloads.SMALL if given.small or given.quick else made
+    if given.accelerate:
         retape.torch.accelerate()
-    for name in [each for each in names if not each.startswith("--")] or list(made):
+    for name in given.names:
         with torch.device(DEVICE):
             work = made[name]()
         ready_gradients(work.parameters)
@@ -135,4 +123,4 @@ def row(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

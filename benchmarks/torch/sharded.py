@@ -7,7 +7,6 @@ that the run itself counted; operators run again over those recorded; whether lo
 gradients have the bits of the plain run.
 """
 
-import argparse
 import contextlib
 import os
 import tempfile
@@ -16,7 +15,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
+from benchmarks.harness import Table, asked
+from benchmarks.torch.programs import First, WithLoss, next_words
 from benchmarks.torch.workloads import GPTBlock
 from torch import Tensor, nn
 
@@ -48,21 +48,6 @@ class Row:
         return self.peak <= self.budget
 
 
-class GPT(nn.Module):
-    """Blocks between an embedding and a head."""
-
-    def __init__(self, layers: int, width: int) -> None:
-        super().__init__()
-        self.tokens, self.head = nn.Embedding(WORDS, width), nn.Linear(width, WORDS)
-        self.blocks = nn.ModuleList(GPTBlock(width, 4) for _ in range(layers))
-
-    def forward(self, text: Tensor) -> Tensor:
-        h = self.tokens(text)
-        for block in self.blocks:
-            (h,) = block(h)
-        return F.cross_entropy(self.head(h).flatten(0, 1), text.flatten())
-
-
 def sharded(layers: int, width: int) -> Any:
     """The model, each block a unit whose parameters are gathered when it is run."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -70,10 +55,11 @@ def sharded(layers: int, width: int) -> Any:
 
     torch.manual_seed(0)
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    model = GPT(layers, width)
-    for block in model.blocks:
+    blocks = [First(GPTBlock(width, 4)) for _ in range(layers)]
+    for block in blocks:
         fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    net = nn.Sequential(nn.Embedding(WORDS, width), *blocks, nn.Linear(width, WORDS))
+    return fully_shard(WithLoss(net, next_words), mesh=mesh)
 
 
 def step(model: Any, text: Tensor, under: Any) -> Tensor:
@@ -150,20 +136,14 @@ def sweep(
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description="FSDP2 in byte budgets")
-    for name, value in (("layers", 12), ("processes", 2), ("budgets", 10)):
-        options.add_argument(f"--{name}", type=int, default=value)
-    chosen = options.parse_args()
-    found = sweep(chosen.layers, budgets=chosen.budgets, processes=chosen.processes)
-    print("process  budget MB    peak MB  again  bits")
+    options = {"layers": 12, "processes": 2, "budgets": 10}
+    given = asked(__doc__, quick={"layers": 2, "budgets": 2}, **options)
+    found = sweep(given.layers, budgets=given.budgets, processes=given.processes)
+    table = Table("process", "budget MB", "peak MB", "again", "bits", "held")
     for rank, rows in enumerate(found):
         for row in rows:
-            word = "same" if row.same_bits else "OTHER"
-            over = "" if row.holds else "  OVER"
-            print(
-                f"{rank:7d} {row.budget / 1e6:10.3f} {row.peak / 1e6:10.3f} "
-                f"{row.again:6.2f}  {word}{over}"
-            )
+            bits, held = "same" if row.same_bits else "OTHER", row.holds or "OVER"
+            table.row(rank, row.budget / 1e6, row.peak / 1e6, row.again, bits, held)
 
 
 if __name__ == "__main__":

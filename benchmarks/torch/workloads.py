@@ -19,6 +19,18 @@ class Workload:
     loss: Callable[..., Tensor]
 
 
+def plainly(work: Workload) -> tuple[Callable[[], Tensor], list[Tensor]]:
+    """Its loss, and what gets gradients."""
+
+    def loss() -> Tensor:
+        state = work.start
+        for block in work.blocks:
+            state = block(*state)
+        return work.loss(*state)
+
+    return loss, work.parameters
+
+
 def mlp(layers: int = 100, width: int = 384, batch: int = 1024) -> Workload:
     torch.manual_seed(0)
     stack = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))

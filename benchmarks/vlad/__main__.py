@@ -8,17 +8,17 @@ Times are seconds of the processor, the least of some runs. Live bytes are exact
 run of their own in which everything is collected at the end of every stage.
 """
 
-import argparse
 import math
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Table, in_a_process
-from benchmarks.vlad import interpreters
+from benchmarks.harness import Table, asked, drawn, in_a_process
+from benchmarks.vlad.measure import interpreters
 from benchmarks.vlad.published import ORIGINAL_HERE, PUBLISHED
 
 HERE = Path(__file__).parent
@@ -44,22 +44,10 @@ REVERSE_UP_TO = 401
 
 
 def measured(variant: str, l: int, *options: str, runs: int = 1) -> dict[str, float]:  # noqa: E741
-    """The fastest of some runs of `measure.py`."""
-    return fastest(
-        "benchmarks.vlad.measure", variant, "1000", str(l), *options, runs=runs
-    )
-
-
-def in_python(l: int, runs: int = 1) -> dict[str, float]:  # noqa: E741
-    """The fastest of some runs of `in_python.py`."""
-    found = fastest("benchmarks.vlad.in_python", "1000", str(l), runs=runs)
-    assert found["gradient_error"] < 1e-6
-    return found
-
-
-def fastest(module: str, *words: str, runs: int) -> dict[str, float]:
-    """Of some processes that measure the same."""
-    found = [in_a_process(module, *words) for _ in range(runs)]
+    """The fastest of some runs of `measure.py`, each a process."""
+    words = variant, "1000", str(l), *options
+    found = [in_a_process("benchmarks.vlad.measure", *words) for _ in range(runs)]
+    assert all(each["gradient_error"] < 1e-6 for each in found), "it is x itself"
     return min(found, key=lambda each: each["seconds"])
 
 
@@ -123,9 +111,8 @@ def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
         divided = measured("checkpoint", l, runs=runs)
         row["checkpoint"], row["mapped"] = divided["seconds"], divided["mapped"]
         row["steps"] = divided["steps"]
-        assert divided["gradient_error"] < 1e-6, "the gradient is x itself"
         row["live"] = measured("checkpoint", l, "--exact")["live"]
-        python = in_python(l, runs)
+        python = measured("python", l, runs=runs)
         row["python"], row["python_mapped"] = python["seconds"], python["mapped"]
         row.update(native_primal(l))
         rows.append(row)
@@ -157,28 +144,8 @@ OUR_LINES = {
 """Of each line: what is drawn as space and as time, its colour and its style."""
 
 
-def figure(rows: list[dict[str, float]], path: str) -> None:
-    """Draw Figs. 29 and 30: our curves beside the published points."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "retape"})
-    for ground, style in (("light", "default"), ("dark", "dark_background")):
-        with plt.style.context(style):
-            drawn, (space, time) = plt.subplots(1, 2, figsize=(9, 5.2), sharex=True)
-            _draw(rows, space, time)
-            handles, labels = space.get_legend_handles_labels()
-            drawn.legend(handles, labels, loc="lower center", ncols=2, frameon=False)
-            drawn.tight_layout(rect=(0, 0.2, 1, 1))
-            made = f"{path}-{ground}.svg"
-            drawn.savefig(made, metadata={"Date": None}, transparent=True)
-            plt.close(drawn)
-            print(f"wrote {made}")
-
-
-def _draw(rows: list[dict[str, float]], space: Any, time: Any) -> None:
+def draw(rows: list[dict[str, float]], space: Any, time: Any) -> None:
+    """Figs. 29 and 30: our curves beside the published points."""
     lengths = [p.l for p in PUBLISHED]
     for name, (field, colour, mark) in PUBLISHED_LINES.items():
         points = [getattr(p, field) for p in PUBLISHED]
@@ -193,31 +160,26 @@ def _draw(rows: list[dict[str, float]], space: Any, time: Any) -> None:
         time.plot(ours, [row[seconds] for row in there], **look)
     for axes, what in ((space, "Fig. 29: MB"), (time, "Fig. 30: seconds")):
         axes.set(xscale="log", yscale="log", xlabel="l", title=what)
+    labelled = {"loc": "upper center", "bbox_to_anchor": (1.1, -0.2), "ncols": 2}
+    space.legend(frameon=False, **labelled)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="up to l = 211, one run")
-    parser.add_argument(
-        "--figure", metavar="STEM", help="where to draw Figs. 29 and 30"
-    )
-    args = parser.parse_args()
-    rows = table(LENGTHS[:3] if args.quick else LENGTHS, 1 if args.quick else 2)
+    quick = {"runs": 1, "longest": 211}
+    given = asked(__doc__, quick=quick, runs=2, longest=LENGTHS[-1], figure="")
+    rows = table(tuple(l for l in LENGTHS if l <= given.longest), given.runs)  # noqa: E741
     tell_fits("live bytes, checkpointed", [(int(r["l"]), r["live"]) for r in rows])
     plain = [(int(r["l"]), r["reverse_bytes"]) for r in rows if "reverse" in r]
     tell_fits("live bytes, plain reverse", plain)
-    print("the original compiler on a machine of this year, seconds (none, d&c):")
-    for l, (none, divided) in ORIGINAL_HERE.items():  # noqa: E741
-        row = next((r for r in rows if r["l"] == l), None)
-        if row is not None:
-            print(
-                f"  l={l}: {none} / {divided}; ours {row['reverse']:.2f} / "
-                f"{row['checkpoint']:.2f}: {none / row['reverse']:.0f} and "
-                f"{divided / row['checkpoint']:.0f} times faster"
-            )
-    interpreters.main()
-    if args.figure:
-        figure(rows, args.figure)
+    title = "times faster than the original compiler on a machine of this year"
+    faster = Table("l", "all stored", "divide and conquer", title=title)
+    for row in rows:
+        if row["l"] in ORIGINAL_HERE:
+            none, divided = ORIGINAL_HERE[int(row["l"])]
+            faster.row(row["l"], none / row["reverse"], divided / row["checkpoint"])
+    interpreters(10 if given.quick else 40)
+    if given.figure:
+        drawn(given.figure, partial(draw, rows), panels=2, figsize=(9, 5.2))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,28 @@
 """One measurement of the example, in a process of its own so that memory is its own.
 
-    python -m benchmarks.vlad.measure [VARIANT N L [STAGE]] [--exact]
+    python -m benchmarks.vlad.measure VARIANT N L [--exact]
 
-VARIANT is `primal`, `reverse` or `checkpoint`; the plan is the default one where no
-STAGE is named. Prints one line of JSON; with nothing
-named that of a small one.
+VARIANT is `primal`, `reverse`, `checkpoint`, or `python`; the plan is the default one.
+It prints one line of JSON.
 """
 
 import json
-import resource
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+from benchmarks.harness import EXAMPLES, Table
+from benchmarks.native.functions import adaptive_grid
+
 import retape
-import retape.driver
+from retape import native
 from retape.engines.vlad.language._diagnostics import Source
 from retape.engines.vlad.language._program import Session
-from retape.engines.vlad.session._engines import CompiledEngine, Setting
+from retape.engines.vlad.session._engines import CompiledEngine, Setting, make_engine
 from retape.engines.vlad.session._options import DEFAULT_PLAN
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "vlad" / "adaptive_grid.vlad"
+EXAMPLE = EXAMPLES / "vlad" / "adaptive_grid.vlad"
 CALLS = {
     "primal": "(cons (f x l phi) '())",
     "reverse": "(*j (lambda (x) (f x l phi)) x 1)",
@@ -36,26 +37,18 @@ def program_text(variant: str) -> str:
     return f"{definitions}\n{reads} {CALLS[variant]})"
 
 
-def measure(
-    variant: str,
-    n: int,
-    length: int,
-    stage: int,
-    exact: bool,
-) -> dict[str, object]:
-    """Run once: seconds of processor and clock, bytes, steps, what the driver did."""
+def measure(variant: str, n: int, length: int, exact: bool) -> dict[str, object]:
+    """Run once: seconds of the processor, bytes, steps."""
     numbers = iter([float(n), float(length), 3.0])
     reports: list[Any] = []
-    plan = retape.logarithmic(stage=stage) if stage else DEFAULT_PLAN
-    setting = Setting(plan, lambda: next(numbers, None), print, reports.append)
+    read = lambda: next(numbers, None)  # noqa: E731
+    setting = Setting(DEFAULT_PLAN, read, print, reports.append)
     program = Session().add(Source("example", program_text(variant)))
     engine = CompiledEngine(program, setting)
     engine.native.exact(exact)
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began, wall = time.process_time(), time.perf_counter()
+    began = time.process_time()
     (value, gradient), steps = engine.evaluate(0)
-    seconds, wall = time.process_time() - began, time.perf_counter() - wall
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
+    seconds = time.process_time() - began
     engine.native.exact(False)
     census = engine.native.call("census")
     worst = 0.0
@@ -65,21 +58,60 @@ def measure(
     return {
         "l": length,
         "seconds": seconds,
-        "wall": wall,
         "value": value,
         "gradient_error": worst,
         "live": census.t,
         "mapped": census.u,
-        "resident_growth": grown * 1024,
         "steps": reports[0].length if reports else steps,
-        "advances": reports[0].advances if reports else 0,
-        "snapshots": reports[0].peak_snapshots if reports else 0,
     }
 
 
+def measure_python(n: int, length: int) -> dict[str, object]:
+    """The example as a Python function on arrays: seconds and what the runtime took."""
+    x = np.arange(float(n), 0.0, -1.0)
+    gradient = native.grad(adaptive_grid)
+    gradient(x, 10, 3.0)  # compiled
+    began = time.process_time()
+    found = gradient(x, length, 3.0)
+    seconds = time.process_time() - began
+    (made,) = gradient._made.values()
+    runtime: Any = made.engine
+    return {
+        "l": length,
+        "seconds": seconds,
+        "mapped": runtime.native.call("census").u,
+        "gradient_error": float(np.max(np.abs(found / x - 1.0))),
+    }
+
+
+def interpreters(longest: int) -> None:
+    """The interpreter and the hybrid, n = 100: seconds and steps."""
+    plan = retape.logarithmic(stage=10_000)
+    columns = "l", "seconds", "steps", "us for each executed"
+    table = Table("", *columns, title="Interpreters, n = 100")
+    for name in ("interpreter", "hybrid"):
+        for l in (l for l in (10, 20, 40) if l <= longest):  # noqa: E741
+            numbers = iter([100.0, float(l), 3.0])
+            reports: list[Any] = []
+            setting = Setting(plan, lambda it=numbers: next(it), print, reports.append)
+            program = Session().add(Source("example", program_text("checkpoint")))
+            engine = make_engine(name, program, setting)
+            began = time.process_time()
+            engine.evaluate(0)
+            seconds = time.process_time() - began
+            executed = 2 * reports[0].length + reports[0].advances
+            table.row(name, l, seconds, reports[0].length, 1e6 * seconds / executed)
+
+
+def main(variant: str, n: str, length: str, *exact: str) -> None:
+    """Print one measurement."""
+    found = (
+        measure_python(int(n), int(length))
+        if variant == "python"
+        else measure(variant, int(n), int(length), exact=bool(exact))
+    )
+    print(json.dumps(found))
+
+
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "--exact"]
-    words = words or ["checkpoint", "100", "20"]
-    variant_, n_, l_ = words[0], int(words[1]), int(words[2])
-    stage_ = int(words[3]) if len(words) > 3 else 0
-    print(json.dumps(measure(variant_, n_, l_, stage_, "--exact" in sys.argv)))
+    main(*sys.argv[1:])

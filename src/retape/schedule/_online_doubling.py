@@ -25,7 +25,7 @@ class Doubling:
 
     and the least such c. Few writes (about s/2 for every doubling of N) and no
     arithmetic on the way are what it offers; its advances stay within 1.5 times the
-    optimum (`benchmarks/schedules`), and for N <= s + 1 they are the optimum.
+    optimum (`benchmarks/schedules/online.py`), and for N <= s + 1 they are the optimum.
 
     Examples:
         >>> state = Doubling.begin(2)

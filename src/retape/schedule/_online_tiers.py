@@ -10,7 +10,7 @@ with X of `_kept_table`. It may keep nothing; store the state in a free slot; gi
 snapshot up for it; or, where the near tier is full, *move* one to the far tier and take
 its slot. Without moves the start state stays near for good, where short runs want
 it: the cost is then up to 1.16 times that of a known length, with them 1.13 at most
-(`benchmarks/schedules/online_tiers.py`).
+(`benchmarks/schedules/online.py`).
 
 Beyond 256 stages it is asked at every q-th only, q a power of two: in all a few hundred
 times for each doubling of the run.

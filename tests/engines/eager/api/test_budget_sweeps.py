@@ -1,7 +1,8 @@
 """The sweeps of the benchmark: budgets from the least to plain, of larger models."""
 
 import pytest
-from benchmarks.torch import budgets, workloads
+from benchmarks.torch import curves, workloads
+from benchmarks.torch.programs import Program
 
 from tests.judges.torch.test_budgets import JUMP, rise
 
@@ -16,10 +17,10 @@ def test_budgets_hold_and_more_memory_is_less_work(name: str) -> None:
         pytest.importorskip("transformers")
     made = {**workloads.SMALL, "lstm": lambda: workloads.lstm(*SHORT["lstm"])}
     options = {"runs": 1, "mode": "loop"} if name == "loop" else {}
-    rows = list(
-        budgets.sweep(made["lstm" if name == "loop" else name](), count=4, **options)
-    )
+    work = made["lstm" if name == "loop" else name]()
+    program = Program(*workloads.plainly(work))
+    rows = list(curves.sweep(program, count=4, **options))
     assert [row.budget for row in rows if not row.holds] == []
-    first, later = [row.first_again for row in rows], [row.again for row in rows]
+    first, later = [row.first for row in rows], [row.again for row in rows]
     assert rise(first) <= JUMP and rise(later) <= JUMP
     assert first[-1] < 0.5 and sum(later) <= 1.05 * sum(first)

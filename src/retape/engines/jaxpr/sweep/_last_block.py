@@ -19,7 +19,7 @@ controller in it are left out:
     one block:   (outputs, cotangents) = (vjp of the block)(operands, cotangents)
 
 What is computed is the same. Without a loop around it a program of this kind compiles
-in a half to a quarter of the time (`benchmarks/jax/compile_time.py --small`), and takes
+in a half to a quarter of the time (`benchmarks/jax/compile_time.py`), and takes
 the memory of the plain derivative.
 """
 
