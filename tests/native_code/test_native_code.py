@@ -355,7 +355,8 @@ def _linked(tools, text):
     library = native_code.Program(
         "int base(void) { return 40; }", suffix(tools), (*flags, "-c")
     )
-    beside = ("int base(void); int answer(void) { return base() + 2; }",)
+    answer = "int base(void); int answer(void) { return base() + MORE; }"
+    beside = ((answer, ("-DMORE=2",)),)
     flags = (*flags, "-shared")
     return native_code.Program(
         text, suffix(tools), flags, beside=beside, linked=library
@@ -376,6 +377,7 @@ def test_what_is_linked_is_compiled_once_for_several_programs(
 
 
 def test_a_fault_in_a_file_beside_is_told(cache, tools):
-    program = replace(_linked(tools, APART), beside=("int answer(void) { wrong }",))
+    wrong = ("int answer(void) { wrong }", ())
+    program = replace(_linked(tools, APART), beside=(wrong,))
     with pytest.raises(UnsupportedError, match=r"failed \((.|\n)*wrong"):
         native_code.build(tools, program)

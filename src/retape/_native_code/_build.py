@@ -33,7 +33,8 @@ class Program:
         folders: Options that say where that is found. They are no part of what an
             object is kept by, since `made_for` says what is in them: another
             environment with the same packages uses the same object.
-        beside: More files of the program, which are compiled at the same time.
+        beside: More files of the program with flags of their own, which come after
+            the program's. They are compiled at the same time.
         linked: A program that is compiled once for many, kept by itself, and linked
             to each.
     """
@@ -45,8 +46,13 @@ class Program:
     headers: tuple[Path, ...] = ()
     made_for: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    beside: tuple[tuple[str, tuple[str, ...]], ...] = ()
     linked: "Program | None" = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its files."""
+        return (self.text, *(text for text, _ in self.beside))
 
 
 PATIENCE = 60.0
@@ -125,7 +131,10 @@ def _tell(tools: Toolchain, failures: list[str], compiler: Command) -> None:
 def _key(compiler: Command, program: Program) -> str:
     digest = hashlib.sha256(_digest_of(program.headers))
     parts = (*_named(compiler), *program.flags, *program.libraries, *program.made_for)
-    texts = (program.text, *program.beside)
+    texts = (
+        program.text,
+        *(part for text, own in program.beside for part in (*own, text)),
+    )
     digest.update("\0".join([*parts, *_machine(), *texts]).encode())
     if program.linked is not None:
         digest.update(_key(compiler, program.linked).encode())
@@ -165,7 +174,12 @@ def _compile(objects: ObjectCache, compiler: Command, program: Program) -> bytes
         also = linked and pool.submit(_found_or_made, objects, compiler, linked)
         files = _written(folder, program)
         if program.beside:
-            orders = [[*_ordered(compiler, program), "-c", each] for each in files]
+            own = ((), *(flags for _, flags in program.beside))
+            order = _ordered(compiler, program)
+            orders = [
+                [*order, *flags, "-c", each]
+                for flags, each in zip(own, files, strict=True)
+            ]
             made = [f"{each}.o" for each in files]
             pairs = zip(orders, made, strict=True)
             jobs = [pool.submit(_made, folder, *pair) for pair in pairs]
@@ -182,7 +196,9 @@ def _compile(objects: ObjectCache, compiler: Command, program: Program) -> bytes
 def _written(folder: Path, program: Program) -> list[str]:
     """The names of the program's files, which are written."""
     names: list[str] = []
-    for number, text in enumerate((program.text, *program.beside)):
+    for number, text in enumerate(
+        (program.text, *(text for text, _ in program.beside))
+    ):
         source = folder / f"program{number or ''}{program.suffix}"
         source.write_text(text, encoding="utf-8")
         names.append(str(source))

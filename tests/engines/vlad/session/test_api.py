@@ -180,7 +180,7 @@ def test_the_command_emits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     text = capsys.readouterr().out
     assert text.startswith("f0() =\n") and "let t.1 = + 1 2" in text
     assert _command(str(path), "--emit", "c") == 0
-    assert "int run_slice" in capsys.readouterr().out
+    assert "static int part_0" in capsys.readouterr().out
 
 
 def test_the_command_tells_faults_and_exits_with_a_status(

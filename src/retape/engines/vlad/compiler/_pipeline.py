@@ -11,11 +11,10 @@ source -> data    language/_reader            characters to lists with positions
        -> object  compiler/load/_c_compiler   the system's C compiler; cached
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from retape.engines.vlad.compiler.adjoint._emit_typed import NOTHING_TYPED, typed_text
-from retape.engines.vlad.compiler.adjoint._seldom import seldom_run
 from retape.engines.vlad.compiler.emit._emit import Emission
 from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
 from retape.engines.vlad.compiler.ir._check import check
@@ -29,6 +28,7 @@ from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
 from retape.engines.vlad.compiler.typed._typed_functions import (
     Typable,
     differentiates,
+    is_seldom_boxed,
 )
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._program import Program, deep_recursion
@@ -42,14 +42,14 @@ class Compiled:
         module: The program in the intermediate form, of which `text` is the C.
         places: Where the continuation of each frame's code stands.
         is_large: Whether the C compiler is to think less of each line.
-        later: The C that is compiled when a run first needs it; none as a rule.
+        is_typed: Whether its speed is that of typed code.
     """
 
     module: Lowered
     text: str
     places: dict[int, Where]
     is_large: bool = False
-    later: str = ""
+    is_typed: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -63,20 +63,12 @@ def compile_program(program: Program) -> Compiled:
         module = intermediate(program)
         live = Liveness(module)
         typable = Typable(module, live)
-        seldom = (
-            seldom_run(module, typable) if _is_closed(program) else frozenset[int]()
-        )
-
-        def typed(frames: FrameLayout) -> Sequence[str]:
-            return [*_typed(program, typable, frames)]
-
-        emission = Emission(module, live, seldom)
+        emission = Emission(module, live)
+        typed = [*_typed(program, typable, emission.frames)]
+        is_typed = (*typed,) != NOTHING_TYPED and _is_closed(program)
         text = emission.text(typed)
-        if emission.later and NOTHING_TYPED[0] in text:
-            emission = Emission(module, live)
-            text = emission.text(typed)
-    places = emission.places
-    return Compiled(module, text, places, emission.is_large, emission.later)
+        is_typed = is_typed and is_seldom_boxed(typable)
+    return Compiled(module, text, emission.places, emission.is_large, is_typed)
 
 
 def _is_closed(program: Program) -> bool:

@@ -85,8 +85,6 @@ EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
   return guarded(begin, q);
 }
 
-EXPORT void vlad_later_from(const void *(*later)(const void *)) { G.host_later = later; }
-
 EXPORT void vlad_single_stage(int64_t steps, int64_t typed, int waypoints) {
   G.single_stage = steps;
   G.typed_stage = typed;

@@ -1,4 +1,4 @@
-/* What goes between the C functions that a large program is made of.
+/* What goes between the C functions that a program is made of.
 
    Each is called with what it is to do, and returns what is to be done next: something
    that all share, or what another one has. Everything else is in registers. */

@@ -130,7 +130,6 @@ typedef struct {
   int (*host_write)(double);
   Host host_checkpoint;
   int (*host_external)(int32_t, const double *, double *);
-  const void *(*host_later)(const void *); /* the parts that are compiled later */
   const char *outermost; /* the derivative of level 1 */
   const char *swept_by; /* the derivative whose run the host reverses */
   int planned;          /* the number of `checkpoint-*j` that are under way */

@@ -89,7 +89,7 @@ typedef struct Piece {
 } Piece;
 
 /* The numbers on the tape that are no way through a block; those of code come after. */
-enum { TAPE_BEGIN, TAPE_PIECE, TAPE_RETURN, FIRST_MARK };
+enum { TAPE_BEGIN, TAPE_PIECE, TAPE_END, FIRST_MARK };
 
 enum { GAVE_UP, STOPPED, ENDED, FILLED };
 
@@ -115,6 +115,7 @@ typedef struct {
   int64_t fuel;   /* what a run has left */
   int forgetful;  /* the tape is not kept: nothing is to be reversed */
   int gives; /* the number of the type of the value, whose words are at `at` */
+  double seed; /* the adjoint of the value */
   const Word *reversed; /* where a part of the reverse has come to */
   double *adjoint_at;
   size_t bytes, peak_bytes;

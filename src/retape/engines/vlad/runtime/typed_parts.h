@@ -1,11 +1,11 @@
-/* What goes between the C functions that a large program's typed code is made of. */
+/* What goes between the C functions that typed code is made of. */
 
 #ifndef VLAD_TYPED_PARTS_H
 #define VLAD_TYPED_PARTS_H
 
 #include "typed.h"
 
-enum { DO_POP, DO_STOP, DO_GIVE_UP, DO_CALL };
+enum { DO_POP, DO_STOP, DO_END, DO_GIVE_UP, DO_CALL };
 
 #define RECORD_PART_END                                           \
   STOP: __attribute__((unused)); next = DO_STOP; goto LEAVE;      \
@@ -14,9 +14,10 @@ enum { DO_POP, DO_STOP, DO_GIVE_UP, DO_CALL };
   return next;
 
 #define REVERSE_BY_PARTS                                          \
-  T.reversed = T.tape - 1;                                        \
+  T.reversed = T.tape;                                            \
+  T.seed = seed;                                                  \
   T.adjoint_at = T.adjoint + (T.at - T.stack);                    \
-  for (uint64_t next = T.reversed->u; next != TAPE_BEGIN;)        \
+  for (uint64_t next = TAPE_END; next != TAPE_BEGIN;)             \
     next = reverse_parts[reverse_part_of[next] - 1](next);
 
 #endif

@@ -1,4 +1,4 @@
-/* Typed code in parts: each does what it has, and says what is to be done next. */
+/* The parts of typed code: each does what it has, and says what is to be done next. */
 
 #ifndef VLAD_TYPED_RECORD_H
 #define VLAD_TYPED_RECORD_H
@@ -18,13 +18,13 @@ static int record_part_of(uint64_t code) {
 int typed_record(int64_t fuel) {
   int next = DO_POP, part;
   T.fuel = fuel;
-  gives = 0;
+  T.gives = 0;
   for (;;) {
     switch (next) {
       case DO_STOP: return STOPPED;
+      case DO_END: return ENDED;
       case DO_GIVE_UP: return GAVE_UP;
       case DO_POP:
-        if (T.at[-1].u == HALT) return value_given() ? ENDED : GAVE_UP;
         part = record_part_of(T.at[-1].u);
         if (!part) return GAVE_UP;
         break;

@@ -167,15 +167,14 @@ class CompiledEngine:
         self.compiled = compile_program(program)
         checkpoint = weakref.WeakMethod(self._checkpoint)  # the native part is ours
         compiled = self.compiled
-        extra = effort_for(large=compiled.is_large, typed=bool(compiled.later))
+        efforts = effort_for(large=compiled.is_large, typed=compiled.is_typed)
         self.native = Native(
             compiled,
-            build(compiled.files, extra, cache=setting.cache),
+            build(compiled.files, efforts, cache=setting.cache),
             setting.read,
             setting.write,
             program.externals,
             lambda *job: _called(checkpoint, *job),
-            lambda: build([compiled.later], extra, "apart.c"),
         )
         self.keep(setting.disk)
 

@@ -139,25 +139,18 @@ class FrameEmission:
 
     def halt(self) -> None:
         """The way out: the value's words stand behind the frames."""
-        self.line("case HALT: {")
-        self.lines += self.value_given("goto GIVE_UP;")
-        self.line("  T.at = sp; T.tape = tp; T.fuel = fuel; T.gives = gives;")
-        self.line("  return ENDED;")
-        self.line("}")
-
-    def value_given(self, otherwise: str) -> list[str]:
-        """What puts the value on the stack, by the number of its type."""
-        lines = ["  switch (gives) {"]
+        self.line("case HALT:")
+        self.line("switch (T.gives) {")
         shapes = {type_of_value(f.result): f for f in self.program.functions.values()}
         for text, number in self.given.items():
             words = self.registers(tuple(parts_of(shapes[text].result)))
-            lines.append(f"  case {number}: STACK({len(words)})")
-            lines += [
-                f"    sp[{i}].{field} = {_to_word(name)};"
-                for i, (name, field) in enumerate(words)
-            ]
-            lines.append("    break;")
-        return [*lines, f"  default: {otherwise}", "  }"]
+            self.line(f"case {number}: STACK({len(words)})")
+            for i, (name, field) in enumerate(words):
+                self.line(f"  sp[{i}].{field} = {_to_word(name)};")
+            self.line("  break;")
+        self.line("default: goto GIVE_UP;")
+        self.line("}")
+        self.line("next = DO_END; goto LEAVE;")
 
     def _entry(self, function: TypedFunction, frame: Frame, code: int) -> None:
         """The case of a frame that waits to run a function."""

@@ -1,4 +1,4 @@
-"""Typed code of a large program: C functions of bounded size, and what calls them.
+"""Typed code as C functions of bounded size, and what calls them: one as a rule.
 
 The C compiler's time for one function grows faster than the function (gcc 12: 2 s for
 the C of 80 ways, 34 s for 300), so each part has some functions, and its reverse some
@@ -8,7 +8,7 @@ part.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
@@ -29,13 +29,16 @@ from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 from retape.engines.vlad.operators._table import EQUAL, MULTIPLY
 
-PART_WAYS = 30
+PART_WAYS = 60
 """Ways of one part, unless one function has more."""
 
-NO_REVERSE = "void typed_reverse(double seed) { (void)seed; }"
+HALT = 0
+"""The code of the last frame, of any part: see `runtime/program.h`."""
 
-_TAPE_PIECE = 1
-"""Any part knows this number: see `runtime/typed.h`."""
+_NO_REVERSE = "void typed_reverse(double seed) { (void)seed; }"
+
+_OF_ANY_PART, _OF_FIRST_PART = 1, 2
+"""Numbers on the tape that are the runtime's: see `runtime/typed.h`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,12 @@ def parts_text(
     lines = [*_record(program, ways, tape, names, parts, taped=taped)]
     yield from ('#include "typed_parts.h"', *names.each.forward_text(), *lines)
     if not taped:
-        yield NO_REVERSE
+        yield _NO_REVERSE
         return
     reverse = ReverseEmission(program, ways, tape, names, useful)
     lines = [*_reverse(reverse, parts)]
-    yield from (NEXT_FILE, '#include "typed_parts.h"')
+    if len(parts) > 1:
+        yield from (NEXT_FILE, '#include "typed_parts.h"')
     yield from (*names.each.backward_text(), *lines)
 
 
@@ -112,26 +116,18 @@ def _record(
     for part in parts:
         emission = RecordEmission(program, ways, tape, names, part, taped=taped)
         body = emission.blocks()
+        emission.halt()
         emission.entries()
         made.append((emission, _PartText(emission.lines, body)))
     shared = _shared([text for _, text in made])
-    first = made[0][0]
-    for emission, _ in made[1:]:
-        first.slots.update(emission.slots)
-        first.returned.update(emission.returned)
-    given = first.value_given("return 0;")
-    fixed = [line for slot in first.slots for line in first.declared(slot)]
-    fixed += first.returned_declared()
-    everywhere = {name for name in first.returned} | shared
-    yield "static int gives;"
-    yield from _declared(fixed, everywhere, static=True)
+    variables = dict.fromkeys(line for each, _ in made for line in each.variables())
+    yield from _declared(variables, shared, static=True)
     for number, (emission, text) in enumerate(made):
         yield f"static int record_part_{number}(int next) {{"
         yield "  Word *sp = T.at, *tp = T.tape, *top = T.top;"
         yield "  int64_t fuel = T.fuel;"
         yield from emission.room()
-        own = [line for slot in emission.slots for line in emission.declared(slot)]
-        yield from _declared(own, everywhere, static=False)
+        yield from _declared(emission.variables(), shared, static=False)
         yield from emission.remembered_declared()
         yield "  switch (next) {"
         for index in emission.part.functions:
@@ -145,11 +141,7 @@ def _record(
         yield from ("  switch (sp[-1].u) {", *text.cases)
         yield from ("  default: next = DO_POP; goto LEAVE;", "  }", *text.body)
         yield from ("  RECORD_PART_END", "}")
-    yield "static int value_given(void) {"
-    yield "  Word *sp = T.at, *top = T.top;"
-    yield from given
-    yield from ("  T.at = sp; T.gives = gives; (void)top;", "  return 1;", "}")
-    codes = {c: i for i, part in enumerate(parts) for c in _codes(part)}
+    codes = {HALT: 0, **{c: i for i, part in enumerate(parts) for c in _codes(part)}}
     entries = {c: i for i, part in enumerate(parts) for c in _entries(part)}
     functions = {c: i for i, part in enumerate(parts) for c in part.functions}
     yield from _functions("int", "record", "int", len(parts))
@@ -174,7 +166,8 @@ def _reverse(emission: ReverseEmission, parts: Sequence[TypedProgram]) -> Iterat
     shared = _shared(texts)
     places, names = emission.places, emission.names
     adjoints = [names.adjoint(slot) for slot in places.crossing]
-    static = [*places.returned, *(name for name in adjoints if name in shared)]
+    adjoints += places.returned
+    static = [name for name in adjoints if name in shared]
     yield from (f"static double {name};" for name in static)
     for number, text in enumerate(texts):
         yield f"static uint64_t reverse_part_{number}(uint64_t next) {{"
@@ -196,7 +189,7 @@ def _reverse(emission: ReverseEmission, parts: Sequence[TypedProgram]) -> Iterat
             "  }",
         )
         yield "}"
-    numbers: dict[int, int] = {_TAPE_PIECE: 0}
+    numbers: dict[int, int] = {_OF_ANY_PART: 0, _OF_FIRST_PART: 0}
     for number, text in enumerate(texts):
         for found in re.findall(r"case (\d+):", "\n".join(text.cases)):
             numbers[int(found)] = number
@@ -204,13 +197,14 @@ def _reverse(emission: ReverseEmission, parts: Sequence[TypedProgram]) -> Iterat
     yield from _part_table("reverse_part_of", numbers)
     yield "void typed_reverse(double seed) {"
     yield from (f"  {name} = 0.0;" for name in static)
-    yield from ("  q0 = seed;", "  REVERSE_BY_PARTS", "}")
+    yield from ("  REVERSE_BY_PARTS", "}")
 
 
 def _reverse_lines(
     emission: ReverseEmission, parts: Sequence[TypedProgram]
 ) -> Iterator[list[str]]:
     """The cases of each part: those of some functions, or of some ways."""
+    emission.seeded()
     for part in parts:
         for function in part.functions.values():
             emission.entries_of(function)
@@ -227,7 +221,9 @@ def _reverse_lines(
         yield emission.taken()
 
 
-def _declared(lines: Sequence[str], shared: set[str], *, static: bool) -> Iterator[str]:
+def _declared(
+    lines: Iterable[str], shared: frozenset[str], *, static: bool
+) -> Iterator[str]:
     """The declarations of shared variables, which are static, or those of others."""
     for line in lines:
         declared = line.split(EQUAL)[0].split()[-1].lstrip(MULTIPLY)

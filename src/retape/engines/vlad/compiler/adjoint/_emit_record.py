@@ -56,14 +56,14 @@ from retape.engines.vlad.operators._table import (
 
 
 class RecordEmission(FrameEmission):
-    """The text of `typed_record`.
+    """The text of a part of `typed_record`.
 
     Args:
         program: The typed functions.
         ways: Their ways.
         tape: What each way records, by its end.
         names: Shared with the reverse.
-        part: The functions whose text this is, or all.
+        part: The functions whose text this is.
         taped: Whether there is a reverse that will take what is recorded.
     """
 
@@ -73,11 +73,11 @@ class RecordEmission(FrameEmission):
         ways: Ways,
         tape: dict[int, Recorded],
         names: TapeNames,
-        part: TypedProgram | None = None,
+        part: TypedProgram,
         *,
-        taped: bool = True,
+        taped: bool,
     ) -> None:
-        super().__init__(program, ways, names, part or program, taped=taped)
+        super().__init__(program, ways, names, part, taped=taped)
         self.tape = tape
         self.again = applied_again(self.part)
         self.loops = {
@@ -85,35 +85,6 @@ class RecordEmission(FrameEmission):
             for way in ways.ways.values()
             if taped and way.loop is not None and way.loop.index in self.part.functions
         }
-
-    def text(self) -> Iterator[str]:
-        """The lines of the function."""
-        body = self.blocks()
-        self.halt()
-        self.entries()
-        yield "int typed_record(int64_t fuel) {"
-        yield "  Word *sp = T.at, *tp = T.tape, *top = T.top;"
-        yield from self.room()
-        yield "  int gives = 0;"
-        for slot in self.slots:
-            yield from self.declared(slot)
-        yield from self.returned_declared()
-        yield from self.remembered_declared()
-        yield "POP:"
-        yield from ["  ROOM"] if self.taped else []
-        yield "  switch (sp[-1].u) {"
-        yield from self.lines
-        yield "  default: goto GIVE_UP;"
-        yield "  }"
-        yield from body
-        yield "STOP:"
-        yield "  T.at = sp;"
-        yield "  T.tape = tp;"
-        yield "  T.fuel = fuel;"
-        yield "  return STOPPED;"
-        yield "GIVE_UP:"
-        yield "  return GAVE_UP;"
-        yield "}"
 
     def blocks(self) -> list[str]:
         """The text of the part's functions."""
@@ -133,8 +104,10 @@ class RecordEmission(FrameEmission):
         yield "  const Word *end = T.piece->word + PIECE_WORDS - most;"
         yield "  (void)most, (void)end;"
 
-    def returned_declared(self) -> Iterator[str]:
-        """The declarations of what a value is in on its way from a call."""
+    def variables(self) -> Iterator[str]:
+        """The declarations of variables, and of what a value is in after a call."""
+        for slot in self.slots:
+            yield from self.declared(slot)
         for name in self.returned:
             star = "Row *" if name.startswith("qv") else TYPES.get(name[1], "uint64_t")
             yield f"  {star} {name} = 0; (void){name};"
@@ -208,7 +181,7 @@ class RecordEmission(FrameEmission):
             case Give():
                 self._tape(term)
                 registers = self.registers(term.args)
-                self.line(f"gives = {self.gives};")
+                self.line(f"T.gives = {self.gives};")
                 for (name, _), (text, _) in zip(
                     registers, self.words(term.args), strict=True
                 ):

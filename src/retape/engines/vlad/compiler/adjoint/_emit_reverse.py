@@ -7,8 +7,6 @@ the whole function; it is zero where its variable is not in use. On the stack, a
 stand at the places of the values.
 """
 
-from collections.abc import Iterator
-
 from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
 from retape.engines.vlad.compiler.adjoint._emit_way import WayReverse
 from retape.engines.vlad.compiler.adjoint._names import (
@@ -52,36 +50,6 @@ class ReverseEmission:
         self.places = AdjointPlaces(program, ways, names, useful)
         self.lines: list[str] = []
 
-    def text(self) -> Iterator[str]:
-        """The lines of the function."""
-        for way in self.ways.ways.values():
-            self.way(way)
-        for function in self.program.functions.values():
-            self.entries_of(function)
-        for code, join in self.program.returns.items():
-            self.return_to(code, join)
-        yield "void typed_reverse(double seed) {"
-        yield "  const Word *tp = T.tape;"
-        yield "  double *ap = T.adjoint + (T.at - T.stack);"
-        yield "  uint64_t next;"
-        for slot in self.places.crossing:
-            name = self.names.adjoint(slot)
-            yield f"  double {name} = 0.0; (void){name};"
-        for name in self.places.returned:
-            yield f"  double {name} = 0.0; (void){name};"
-        yield "  (void)ap;"
-        yield "  q0 = seed;"
-        yield "NEXT:"
-        yield "  next = (--tp)->u;"
-        yield "DISPATCH:"
-        yield "  switch (next) {"
-        yield "  case TAPE_BEGIN: return;"
-        yield from PIECE_CASE
-        yield from self.lines
-        yield "  default: __builtin_unreachable();"
-        yield "  }"
-        yield "}"
-
     def taken(self) -> list[str]:
         """The lines that have been written."""
         lines, self.lines = self.lines, []
@@ -89,6 +57,10 @@ class ReverseEmission:
 
     def _line(self, text: str) -> None:
         self.lines.append("  " + text)
+
+    def seeded(self) -> None:
+        """The case of a run's end, with which the reverse of its last stage begins."""
+        self._line("case TAPE_END: q0 = T.seed; goto NEXT;")
 
     def way(self, way: Way) -> None:
         """The case of a way."""

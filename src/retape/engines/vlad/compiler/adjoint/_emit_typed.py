@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from retape.engines.vlad.compiler.adjoint._emit_parts import NO_REVERSE, parts_text
-from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
-from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
+from retape.engines.vlad.compiler.adjoint._emit_parts import parts_text
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
+from retape.engines.vlad.compiler.ir._files import NEXT_FILE
 from retape.engines.vlad.compiler.ir._ir import Call, Lowered, all_functions, subterms
 from retape.engines.vlad.compiler.typed._check_typed import check_typed
 from retape.engines.vlad.compiler.typed._form import TypedProgram
@@ -17,10 +16,6 @@ from retape.engines.vlad.compiler.typed._ways import TooManyWays, find_ways
 from retape.engines.vlad.compiler.typed._whole import whole_slots
 
 NOTHING_TYPED = ('#include "untyped.h"',)
-
-
-ONE_PART = 60
-"""Ways of a program whose typed code is one C function, and its reverse another."""
 
 _MOST_WORDS = 500
 """Words of a frame, or of a way on the tape: the runtime makes room for so many."""
@@ -73,24 +68,11 @@ def typed_text(
         return
     tape = {end: recorded(way, useful) for end, way in ways.ways.items()}
     outside = _called_from_outside(module, program)
-    is_one = len(ways.ways) <= ONE_PART
-    whole = whole_slots(program, outside) if is_one else frozenset()
-    names = TapeNames(whole, as_integers=not reverse)
+    names = TapeNames(whole_slots(program, outside), as_integers=not reverse)
     if not _fits(program, tape):
         yield from NOTHING_TYPED
         return
-    if not is_one:
-        code = list(parts_text(program, ways, tape, names, useful, taped=reverse))
-    else:
-        record = RecordEmission(program, ways, tape, names, taped=reverse)
-        code = list(record.text())
-        code += (
-            ReverseEmission(program, ways, tape, names, useful).text()
-            if reverse
-            else [NO_REVERSE]
-        )
-        code = [*names.each.forward_text(), *names.each.backward_text(), *code]
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
-    yield '#include "typed.h"'
+    yield from (NEXT_FILE, '#include "typed.h"')
     yield from tables(program, useful, names.whole, frames, functions)
-    yield from code
+    yield from parts_text(program, ways, tape, names, useful, taped=reverse)

@@ -1,14 +1,14 @@
 """Pass: the intermediate form to C.
 
-One C function, `run`, holds a small program, so that a call of a known function is a
-`goto` and its arguments are registers. Only a return to a frame and a call of a closure
-are jumps through a table. No call of the program is a call of C: the C stack does not
-grow, however deep the program's recursion. A large program is several such functions
-(see `_parts`), and only what goes from one to another passes through memory.
+One C function holds some hundred terms (see `_parts`), as a rule all of a program, so
+that a call of a known function is a `goto` and its arguments are registers. Only a
+return to a frame and a call of a closure are jumps through a table. No call of the
+program is a call of C: the C stack does not grow, however deep the program's recursion.
+Only what goes from one such function to another passes through memory.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from retape.engines.vlad.compiler.emit._frames import FrameLayout
 from retape.engines.vlad.compiler.emit._operations import operation
@@ -20,11 +20,7 @@ from retape.engines.vlad.compiler.emit._parts import (
     is_closed,
 )
 from retape.engines.vlad.compiler.emit._runs import run_of, write_run
-from retape.engines.vlad.compiler.emit._skeleton import (
-    assemble,
-    assemble_later,
-    assemble_parts,
-)
+from retape.engines.vlad.compiler.emit._skeleton import assemble
 from retape.engines.vlad.compiler.emit._static_data import constant_text, static_data
 from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
@@ -61,16 +57,13 @@ class Emission:
     Args:
         module: The program.
         live: What its functions and continuations need.
-        seldom: The functions whose code is not likely to be needed.
 
     Attributes:
-        later: The text of those, which is compiled when a run comes to one.
+        frames: The layout of its frames.
     """
 
-    def __init__(
-        self, module: Lowered, live: Liveness, seldom: frozenset[int] = frozenset()
-    ) -> None:
-        self.module, self.seldom = module, seldom
+    def __init__(self, module: Lowered, live: Liveness) -> None:
+        self.module = module
         terms = list(_terms(module))
         self._atoms = {a for t in terms for a in atoms_of(t) if isinstance(a, str)}
         self.entered = {*entered(module), *module.entries} & module.functions.keys()
@@ -78,12 +71,15 @@ class Emission:
         self.part = Part(Output(self._atoms))
         self.out = self.part.out
         self.frames = FrameLayout(live, self.out)
-        self.later = ""
         self.called: set[int] = set()  # functions that another part calls
         self.jumped: set[str] = set()
         self.funs = {fun.index: fun for fun in all_functions(module)}
         self.params = {t.name: t.param for t in terms if isinstance(t, Cont)}
         self._used_params: dict[int, frozenset[str]] = {}
+        for functions in grouped(module.functions.values()):
+            self._open([index for fun in functions for index in _with_locals(fun)])
+            for fun in functions:
+                self._function(fun)
 
     @property
     def places(self) -> dict[int, Where]:
@@ -93,40 +89,16 @@ class Emission:
     @property
     def is_large(self) -> bool:
         """Whether the text has the program in several parts."""
-        kinds = [part.is_seldom for part in self.parts]
-        return kinds.count(False) > 1 or kinds.count(True) > 1
+        return len(self.parts) > 1
 
-    def text(self, typed: Callable[[FrameLayout], Iterable[str]]) -> str:
-        """The whole C file.
-
-        Args:
-            typed: The text of typed code, when the layout of frames is known.
-        """
-        often, seldom = self._apart()
-        for functions in (*grouped(often), *grouped(seldom)):
-            is_seldom = functions[0] in seldom
-            indices = [index for fun in functions for index in _with_locals(fun)]
-            self._open(indices, is_seldom=is_seldom)
-            for fun in functions:
-                self._function(fun)
+    def text(self, typed: Iterable[str]) -> str:
+        """The C files; `typed` is what follows the program's own code."""
         doors = {index: self._needs(self.funs[index]) for index in sorted(self.called)}
-        static, live = static_data(self.module), typed(self.frames)
-        if len(self.parts) == 1 and not seldom:
-            return assemble(self.out, static, live)
-        if seldom:
-            self.later = assemble_later(self.parts, doors)
-        return assemble_parts(self.parts, doors, static, live)
+        return assemble(self.parts, doors, static_data(self.module), typed)
 
-    def _apart(self) -> tuple[list[Fun], list[Fun]]:
-        """The functions with code that is likely to be needed, and the others."""
-        found: tuple[list[Fun], list[Fun]] = [], []
-        for fun in self.module.functions.values():
-            found[self.seldom.issuperset(_with_locals(fun))].append(fun)
-        return found
-
-    def _open(self, functions: list[int], *, is_seldom: bool) -> None:
+    def _open(self, functions: list[int]) -> None:
         """Begin a part."""
-        self._enter(Part(Output(self._atoms), functions, is_seldom))
+        self._enter(Part(Output(self._atoms), functions))
         self.parts.append(self.part)
 
     def _enter(self, part: Part) -> None:
@@ -270,7 +242,7 @@ class Emission:
         outer = self.part
         full = self.part.terms > PART_TERMS
         if full and term.name not in self.jumped and is_closed(term):
-            self._open([], is_seldom=outer.is_seldom)
+            self._open([])
         self.out.lines.append(f"{label(term.name)}:;")
         if term.name in self.frames.codes:
             self.frames.entry(term)

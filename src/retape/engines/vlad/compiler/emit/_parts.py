@@ -1,4 +1,4 @@
-"""A large program's parts, each a C function of its own.
+"""A program's parts, each a C function of its own: one as a rule.
 
 The C compiler's time for one function grows faster than the function: gcc 12 takes
 25 ms for each function of a program of 20, 35 ms of 100 and 85 ms of 200. So a large
@@ -30,14 +30,12 @@ class Part:
     Attributes:
         out: Its text.
         functions: The numbers of the functions that begin in it.
-        is_seldom: Whether it is compiled when a run first comes to it.
         terms: How much of the program it has.
         codes: The codes of frames that lead into it.
     """
 
     out: Output
     functions: list[int] = field(default_factory=list)
-    is_seldom: bool = False
     terms: int = 0
     codes: list[int] = field(default_factory=list)
 

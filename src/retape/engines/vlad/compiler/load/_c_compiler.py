@@ -14,21 +14,23 @@ FLAGS = tuple(
     "-fno-math-errno -fno-tree-slp-vectorize".split()
 )
 _SAVED = "-fcaller-saves"
-IF_TYPED = ("-O1", _SAVED)
-"""For a program whose speed is typed code's.
+OF_TYPED = ("-O1", _SAVED)
+"""For typed code.
 
 Of what `-O2` adds, this flag alone matters to it: all registers for doubles are the
 callers', and loops have the cold calls of the runtime in them. Without it the logistic
 map took 2.5 times as long, with it 1.0 (ten functions: 0.94 to 1.01, their gradients
 0.8 to 1.1; gcc 12), in two thirds of `-O2`'s time of the compiler.
 """
-IF_LARGE = ("-O1", _SAVED)
-"""For a program in parts whose speed may be the general form's."""
-IF_LARGE_AND_TYPED = ("-Og", _SAVED)
-"""For one whose speed is typed code's: half of the compiler's time of `-O1`.
+OF_MUCH_TYPED = ("-Og", _SAVED)
+"""For that of a program in parts: half of the compiler's time of `-O1`.
 
 It was within a tenth of `-O1`'s speed with the same flag, and faster than without.
 """
+OF_LARGE = ("-O1", _SAVED)
+"""For the boxed form of a program in parts."""
+OF_SELDOM = ("-O0",)
+"""For a boxed form that says what a fault is, and seldom more: a third of the time."""
 
 TOOLS = native_code.Toolchain(
     language="C",
@@ -42,16 +44,18 @@ TOOLS = native_code.Toolchain(
 )
 
 
-def effort_for(*, large: bool, typed: bool) -> tuple[str, ...]:
-    """Flags that say how much the C compiler is to think of each line.
+def effort_for(*, large: bool, typed: bool) -> tuple[tuple[str, ...], ...]:
+    """Flags that say how much the C compiler is to think of each line of a file.
 
     Args:
         large: Whether the program is in parts.
-        typed: Whether its general form is seldom run.
+        typed: Whether its speed is that of typed code.
+
+    Returns:
+        Those of the boxed form, and those of typed code.
     """
-    if large:
-        return IF_LARGE_AND_TYPED if typed else IF_LARGE
-    return IF_TYPED if typed else ()
+    boxed = OF_SELDOM if typed else OF_LARGE if large else ()
+    return boxed, OF_MUCH_TYPED if large and typed else OF_TYPED
 
 
 def complete(text: str) -> str:
@@ -61,8 +65,7 @@ def complete(text: str) -> str:
 
 def build(
     files: Sequence[str],
-    extra: Sequence[str] = (),
-    with_file: str = "runtime.c",
+    efforts: tuple[tuple[str, ...], ...],
     *,
     cache: bool = True,
 ) -> bytes:
@@ -72,24 +75,23 @@ def build(
 
     Args:
         files: The C files, which are compiled at the same time.
-        extra: More flags for these, see `effort_for`.
-        with_file: What is linked to them.
+        efforts: More flags for the first one, and for the others: see `effort_for`.
         cache: Whether other processes are to find the object.
 
     Raises:
         UnsupportedError: If there is no compiler, or all of them fail.
     """
     compiled = tuple(flag for flag in FLAGS if flag != "-shared")
-    text = complete((RUNTIME / with_file).read_text(encoding="utf-8"))
+    text = complete((RUNTIME / "runtime.c").read_text(encoding="utf-8"))
     runtime = native_code.Program(text, ".c", (*compiled, "-c"), headers=(RUNTIME,))
     first, *beside = map(complete, files)
     program = native_code.Program(
         first,
         ".c",
-        (*FLAGS, *extra),
+        (*FLAGS, *efforts[0]),
         ("-lm",),
         (RUNTIME,),
-        beside=tuple(beside),
+        beside=tuple((text, efforts[1]) for text in beside),
         linked=runtime,
     )
     return native_code.build(TOOLS, program, cache=cache)

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
-from ctypes import c_double, c_int, c_int32, c_int64, c_void_p
+from ctypes import c_double, c_int, c_int32, c_int64
 from typing import Any
 
 _CALLS = (
@@ -16,7 +16,6 @@ WRITE = ctypes.CFUNCTYPE(c_int, c_double)
 EXTERNAL = ctypes.CFUNCTYPE(
     c_int, c_int32, ctypes.POINTER(c_double), ctypes.POINTER(c_double)
 )
-LATER = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64, c_int64)
 
 

@@ -4,7 +4,7 @@ import ctypes
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from ctypes import c_double, c_int, c_int32, c_void_p
+from ctypes import c_double, c_int, c_int32
 from typing import Any, NamedTuple, NoReturn
 
 from retape._errors import UnsupportedError
@@ -14,7 +14,6 @@ from retape.engines.vlad.compiler.load._faults import describe
 from retape.engines.vlad.compiler.load._interface import (
     EXTERNAL,
     HOST,
-    LATER,
     READ,
     WRITE,
     Request,
@@ -55,7 +54,6 @@ class Native:
         write: Takes a real that the program prints.
         externals: The Python functions that the program may call.
         checkpoint: Reverses what `checkpoint-*j` is applied to.
-        later: Builds the object of what is compiled when a run first needs it.
     """
 
     def __init__(
@@ -66,14 +64,12 @@ class Native:
         write: Callable[[float], None],
         externals: Sequence[NumberedExternal],
         checkpoint: Checkpoint,
-        later: Callable[[], bytes],
     ) -> None:
         self.compiled = compiled
         self.names = {f.index: f.name for f in all_functions(compiled.module)}
         self.error: BaseException | None = None
         self._read, self._write, self._checkpoint = read, write, checkpoint
         self._externals = externals
-        self._later, self._later_object = later, None
         self.arrays = False
         self._outside: str | None = None
         self._freed: deque[int] = deque()
@@ -83,7 +79,6 @@ class Native:
         self._callbacks = self._made_callbacks()
         request = Request(a=NURSERY_WORDS, b=0, c=int(bool(externals)))
         self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
-        self.dll.vlad_later_from(self._callbacks_later)
         self._reraise = let_signals_in(self.dll)
         self._paused = c_int.in_dll(self.dll, "vlad_paused")
 
@@ -94,7 +89,6 @@ class Native:
         write = WRITE(lambda value: _alive(this)._host_write(value))
         host = HOST(lambda *job: _alive(this)._host_checkpoint(*job))
         call = EXTERNAL(lambda *job: _alive(this)._host_external(*job))
-        self._callbacks_later = LATER(lambda there: _alive(this)._host_later(there))
         return read, write, host, call
 
     def __del__(self) -> None:
@@ -104,8 +98,6 @@ class Native:
                 told()
             library.vlad_end()
             self._object.close()
-            if self._later_object is not None:
-                self._later_object.close()
 
     # calls
 
@@ -301,17 +293,6 @@ class Native:
         except BaseException as error:  # noqa: BLE001 - re-raised by `call`
             self.error = error
             return -1
-
-    def _host_later(self, there: int) -> int:
-        """Load what is compiled later, and give it the program that it belongs to."""
-        try:
-            self._later_object = SharedObject(self._later())
-            begin = self._later_object.dll.vlad_apart
-            begin.argtypes, begin.restype = [c_void_p], c_void_p
-            return begin(there)
-        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
-            self.error = error
-            return 0
 
 
 def _alive(this: "weakref.ref[Native]") -> Native:

@@ -17,6 +17,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fix,
     Fun,
+    FunRef,
     Jump,
     Let,
     Lowered,
@@ -33,6 +34,7 @@ from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.typed._kinds import (
     LIST_TESTS,
     MIXED,
+    REAL,
     Kinds,
     signature_of,
 )
@@ -90,6 +92,26 @@ def differentiates(module: Lowered) -> bool:
         for fun in all_functions(module)
         for term in own_terms(fun)
     )
+
+
+def is_seldom_boxed(typable: Typable) -> bool:
+    """Whether the boxed form of a program says what a fault is, and nothing else.
+
+    What is not typed then calls nothing, and takes gradients of typed functions that
+    give a real. Forward mode applies the boxed form.
+    """
+    module, typed = typable.module, typable.functions
+    taken = typed & set(module.definitions.values())
+    others = [fun for fun in all_functions(module) if fun.index not in typed]
+    for term in (term for fun in others for term in own_terms(fun)):
+        if isinstance(term, Apply | Call):
+            return False
+        if isinstance(term, Operate) and term.op == "j*":
+            return False
+        if isinstance(term, Close):
+            taken.add(term.function)
+        taken |= {a.function for a in atoms_of(term) if isinstance(a, FunRef)}
+    return all(i in typed and typable.kinds.result(i) == REAL for i in taken)
 
 
 def _callees(fun: Fun) -> set[int]:
