@@ -37,6 +37,16 @@ def gradient(under: Any, seed: int = 0) -> torch.Tensor:
     return w.grad
 
 
+@pytest.mark.parametrize("states", [9, 11, 14, 20])
+def test_what_is_in_a_store_is_not_given_up_for_room(states: int) -> None:
+    """By rules: it takes none, and each operator is run again at most once."""
+    memory = states * UNIT + DRAWS * STATE
+    under = retape.torch.recompute(memory=memory, store="cpu", verify=True)
+    assert torch.equal(gradient(under), gradient(torch.enable_grad()))
+    assert under.report.thinned == 0
+    assert 0 < under.report.recomputed <= under.report.steps
+
+
 def test_a_store_that_is_full_says_so(tmp_path: Path) -> None:
     store = DiskStore(tmp_path, capacity_bytes=3 * UNIT)
     with pytest.raises(StoreError, match="`capacity_bytes` is"):

@@ -100,5 +100,4 @@ def _tensor_bytes(step: Step, trace: Trace) -> int:
 
 def _held_by_program(run: "Run") -> int:
     """Bytes; 0 where snapshots are away, and it is not known which are in memory."""
-    away = type(run.trace.held.storages) is not dict
-    return 0 if away else outside_bytes(run)
+    return 0 if run.trace.held.elsewhere is not None else outside_bytes(run)

@@ -158,8 +158,6 @@ class ChainRecomputation(Recomputation):
         return value
 
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
-        if self._store is not None:
-            self._plan.store_in(self._store, run)
         self._keeper = PlannedKeeper(run, self._limits, self._plan)
         return self._keeper, PlannedSweep(run, self._limits, self._plan)
 

@@ -27,7 +27,7 @@ from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._estimate import Estimate
 from retape.engines.eager.api._estimated_plan import estimated_budget, tell_if_another
 from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.keep._offload import OffloadKeeper, Store, as_store
+from retape.engines.eager.keep._offload import Store, as_store, keep_in
 from retape.engines.eager.loop._recorder import LoopBlock, in_loop
 from retape.engines.eager.plan._in_store import is_unlimited, price_of
 from retape.engines.eager.plan._known import Known, programs
@@ -134,6 +134,8 @@ class Recomputation:
             self._open.append(block.__enter__())
             return self
         run = Run(Trace(), self._tally)
+        if self._store is not None:
+            keep_in(self._store, run)
         keeper, run.sweep = self._equipment(run)
         run.trace.verify = self._verify
         run.trace.keep = as_function(self._policy)
@@ -151,16 +153,11 @@ class Recomputation:
         if self._known is not None:  # it may have been forgotten since
             programs.expect(self._known)
         plan = None if self._lessons is None else self._lessons.plan()
-        if plan is not None:
-            run.tally.plan = plan
-            if self._store is not None:
-                plan.store_in(self._store, run)
-            keeper = PlannedKeeper(run, self._limits, plan)
-            return keeper, PlannedSweep(run, self._limits, plan)
-        sweep = Sweep(run, self._limits)
-        if self._store is not None:
-            return OffloadKeeper(run, self._limits, self._store), sweep
-        return Keeper(run, self._limits), sweep
+        if plan is None:
+            return Keeper(run, self._limits), Sweep(run, self._limits)
+        run.tally.plan = plan
+        keeper = PlannedKeeper(run, self._limits, plan)
+        return keeper, PlannedSweep(run, self._limits, plan)
 
     def __exit__(self, *exception: Any) -> None:
         opened = self._open.pop()

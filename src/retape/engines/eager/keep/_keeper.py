@@ -5,6 +5,7 @@ by the rules of `_rules`.
 """
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from retape.engines.eager.analysis._cotangent_bytes import step_cotangents
 from retape.engines.eager.analysis._least_memory import check_budget
 from retape.engines.eager.keep._rules import Rules
 from retape.engines.eager.trace._geometry import storage_refcount
+from retape.engines.eager.trace._step import Snapshot
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
@@ -58,6 +60,7 @@ class Keeper:
         self.room: int | None = limits.memory
         self.bookkeeping = self.bare = 0
         self._next_count: float = _FIRST_COUNT
+        self._placed = 1
         if limits.memory is not None:
             run.trace.memory = run.trace.limit = limits.memory - BACKWARD_NUMBERS
             run.trace.next_cut = self._next_count
@@ -68,14 +71,37 @@ class Keeper:
         """Let values go until the run is within its limits, or nothing is left."""
         if self._limits.snapshots is not None:
             self._rules.count_snapshots(self._limits.snapshots)
-            return
+            self._put_away_complete()
+        else:
+            self._free_by_rules()
+
+    def _free_some(self) -> bool:
+        """Let something go by the rules; whether there was anything."""
+        freed = self._rules.free_some()
+        self._put_away_complete()
+        return freed
+
+    def _put_away_complete(self) -> None:
+        """A snapshot is complete when the next one is placed."""
+        if self._run.tally.snapshots != self._placed:
+            self._placed = self._run.tally.snapshots
+            self.put_away(self._run.trace.snapshots[:-1])
+
+    def put_away(self, snapshots: Sequence[Snapshot]) -> None:
+        """Move what complete snapshots hold into the store, if there is one."""
+        trace = self._run.trace
+        if trace.held.elsewhere is not None:
+            slots = {slot for snapshot in snapshots for slot in snapshot.slots}
+            trace.held.elsewhere.put_away(slots - trace.tail.steps.keys())
+
+    def _free_by_rules(self) -> None:
         trace, tally = self._run.trace, self._run.tally
         tally.peak = max(tally.peak, trace.counter.live)
         if len(trace.steps) >= self._next_count:
             self._count_record()
         if trace.counter.live > trace.limit:
             trace.held.settle()
-        while trace.counter.live > trace.limit and self._rules.free_some():
+        while trace.counter.live > trace.limit and self._free_some():
             self.relieved = True
         if self.room is None or trace.counter.live <= trace.limit:
             return
@@ -120,7 +146,7 @@ class Keeper:
         trace = self._run.trace
         if trace.counter.live + nbytes > trace.memory:
             trace.held.settle()
-        while trace.counter.live + nbytes > trace.memory and self._rules.free_some():
+        while trace.counter.live + nbytes > trace.memory and self._free_some():
             self.relieved = True
 
     def finish(self) -> None:
@@ -161,6 +187,7 @@ class Keeper:
                 self._run.tally.peak = min(enough, most)
         schedule = self._rules.schedule(self._why())
         self._run.tally.schedule = lambda: schedule
+        self.put_away(trace.snapshots)
 
     def _why(self) -> str:
         """Who has decided what is kept, in a sentence."""
@@ -223,7 +250,7 @@ class Keeper:
             return
         while (excess := self._reverse_excess()) > 0:
             goal, before = trace.counter.live - excess, trace.counter.live
-            while trace.counter.live > goal and self._rules.free_some():
+            while trace.counter.live > goal and self._free_some():
                 self.relieved = True
             if trace.counter.live == before:
                 return

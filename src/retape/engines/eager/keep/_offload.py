@@ -18,9 +18,7 @@ from typing import Any
 import torch
 from torch import UntypedStorage as Storage
 
-from retape.engines.eager._limits import Limits
 from retape.engines.eager.keep._copies import Event, HostCopies
-from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.trace._geometry import below_autograd, storage_refcount
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._run import Run
@@ -177,10 +175,6 @@ class LazyStorages(dict[int, Any]):
             if isinstance(storage, Away):
                 self._vault.read_ahead(storage)
 
-    def is_away(self, slot: int) -> bool:
-        """Tell whether a slot takes no memory."""
-        return isinstance(super().get(slot), Away)
-
     def put_away(self, slots: Iterable[int], tier: str = "memory") -> None:
         """Move storages that nobody else holds into the vault."""
         is_first = True
@@ -205,36 +199,9 @@ class LazyStorages(dict[int, Any]):
             self._vault.drop(storage)
 
 
-class OffloadKeeper(Keeper):
-    """Puts every snapshot away as soon as it is complete."""
-
-    def __init__(self, run: Run, limits: Limits, store: Store) -> None:
-        super().__init__(run, limits)
-        self._lazy = LazyStorages(Vault(store), run)
-        run.trace.held.storages = self._lazy
-        self._placed = 1
-
-    def relieve(self) -> None:
-        """Let values go, and put away what snapshots hold."""
-        super().relieve()
-        if self._run.tally.snapshots != self._placed:
-            self._placed = self._run.tally.snapshots
-            self._put_away(self._run.trace.snapshots[:-1])
-
-    def finish(self) -> None:
-        """The last snapshot is complete too."""
-        super().finish()
-        self._put_away(self._run.trace.snapshots)
-
-    def _put_away(self, snapshots: Iterable[Any]) -> None:
-        trace = self._run.trace
-        slots = {slot for snapshot in snapshots for slot in snapshot.slots}
-        self._lazy.put_away(slot for slot in slots if slot not in trace.tail.steps)
-
-    def _snapshot_bytes(self) -> int:
-        trace = self._run.trace
-        slots = {slot for snapshot in trace.snapshots for slot in snapshot.slots}
-        return sum(trace.nbytes[s] for s in slots if not self._lazy.is_away(s))
+def keep_in(store: Store, run: Run) -> None:
+    """From now on what a run puts away goes into a store."""
+    run.trace.held.storages = run.trace.held.elsewhere = LazyStorages(Vault(store), run)
 
 
 def as_store(store: "AnyStore") -> Store:

@@ -11,7 +11,8 @@ run again in the room that the tail leaves once it has been reversed.
 
 Rule 4. Snapshots take at most two thirds of the memory, and no more than two gaps'
 bytes while the tail has as much. Beyond it every other one is given up, of each pair
-the wider one, and the gap doubles: the spacing that needs no count of the steps.
+the wider one, and the gap doubles: the spacing that needs no count of the steps. In a
+store they take no memory, and are kept.
 
 Rule 5. Where snapshots are counted and not bytes, the same is done by their number.
 
@@ -102,10 +103,11 @@ class Rules:
             return True
         if trace.tail.nbytes >= 2 * self._gap and self._seal():  # Rules 2 and 3
             return True
-        held = self._snapshot_bytes() if len(trace.snapshots) > 2 else 0
-        share = _SNAPSHOT_SHARE * trace.limit
-        if len(trace.snapshots) > 2 and (held >= 2 * self._gap or held > share):
-            return self._thin()  # Rule 4
+        # In a store they take no memory, and none is given up.
+        if trace.held.elsewhere is None and len(trace.snapshots) > 2:
+            held = self._snapshot_bytes()
+            if held >= 2 * self._gap or held > _SNAPSHOT_SHARE * trace.limit:
+                return self._thin()  # Rule 4
         if trace.tail.steps:
             return self._seal() or self._drop_oldest()
         if len(trace.snapshots) > 2:

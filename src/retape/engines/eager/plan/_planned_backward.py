@@ -1,14 +1,13 @@
 """The backward of a run that follows a plan: the descents of the plan, one by one."""
 
 import math
-from collections.abc import Mapping, Sequence, Set
-
-import torch
+from collections.abc import Sequence, Set
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.plan._planned_forward import UnitSchedule
-from retape.engines.eager.replay._backward import Sweep
-from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
+from retape.engines.eager.plan._way_back import path_to, tapes_in
+from retape.engines.eager.replay._backward import Sweep, Tape
+from retape.engines.eager.trace._run import Handle, Run
 from retape.engines.eager.trace._schedule import Descent
 from retape.engines.eager.trace._step import Snapshot
 
@@ -42,15 +41,13 @@ class PlannedSweep(Sweep):
         self._reversed = unit
         kept = self._take(unit)
         self._pass(unit)
-        path = [plan.owner(unit)]
-        while not self._stored(plan.descents[path[-1]].start):
-            path.append(plan.descents[path[-1]].parent)
-        if not path[-1]:  # the second backward of a plan without a budget
+        path = path_to(plan.descents, unit, self._stored)
+        if path[0] is plan.descents[0]:  # the second backward of one without a budget
             self._close(run.stages)
         try:
-            for number in reversed(path):
+            for descent in path:
                 if not plan.broken:
-                    self._descend(plan.descents[number], unit)
+                    self._descend(descent, unit)
                     plan.put_away(run.trace, run.trace.snapshots)
         finally:
             for slot in kept:
@@ -59,14 +56,14 @@ class PlannedSweep(Sweep):
             super().fetch(handle)
         else:
             self._part_with_states(unit)
-            self._read_ahead(plan.cuts[min(plan.descents[path[0]].taped)])
+            self._read_ahead(plan.cuts[min(path[-1].taped)])
 
     def _is_second_backward(self, unit: int) -> bool:
         """The graph was kept: what the program's own run held is asked for again.
 
         No plan knows what there is room for then.
         """
-        if self._limits.memory is not None and not self.plan.owner(unit):
+        if self._limits.memory is not None and unit in self.plan.descents[0].taped:
             self._again = True
         return self._again
 
@@ -99,10 +96,7 @@ class PlannedSweep(Sweep):
         tail = trace.tail.steps
         while tail and tail[slot := next(reversed(tail))] >= end:
             trace.drop_from_tail(slot)
-        while trace.snapshots[-1].position > self.plan.cuts[unit]:
-            for slot in trace.snapshots.pop().slots:
-                trace.held.release(slot)
-        trace.opened = trace.snapshots[-1]
+        self._give_up_after(self.plan.cuts[unit])
         _, high = self.plan.numbers(unit, run)
         self._close([stage for stage in run.stages if stage.low >= high])
 
@@ -115,25 +109,14 @@ class PlannedSweep(Sweep):
         left: list[Snapshot] = trace.snapshots[:1]
         for state in trace.snapshots[1:]:
             start = plan.unit_at(state.position)
-            later = [d for d in plan.beginning_at(start) if d.stop <= unit]
-            if any(self._has_to_run(each, state) for each in later):
+            tapes = tapes_in(plan.descents, start, unit, state.slots, self._slots)
+            if tapes is None:
                 left.append(state)
                 continue
-            for each in later:
-                self._hold_tapes({u: self._slots(u) for u in each.taped}, {})
+            self._run_to({}, [self._tape_of(each) for each in tapes])
             for slot in state.slots:
                 trace.held.release(slot)
         trace.snapshots, trace.opened = left, left[-1]
-
-    def _has_to_run(self, descent: Descent, state: Snapshot) -> bool:
-        """Tell whether there is more to a descent than what the state holds itself."""
-        taped = (slot for unit in descent.taped for slot in self._slots(unit))
-        return bool(descent.stores) or not state.slots.issuperset(taped)
-
-    def _close(self, stages: Sequence[RecomputedValues]) -> None:
-        for stage in list(stages):
-            stage.close()
-            self._run.stages.remove(stage)
 
     def _descend(self, descent: Descent, last: int) -> None:
         """Run from a state, up to a unit; store and tape what the descent says.
@@ -143,38 +126,25 @@ class PlannedSweep(Sweep):
         plan = self.plan
         taped = [u for u in descent.taped if u <= last]
         stores = [u for u in descent.stores if u <= last and not self._stored(u)]
-        if plan.lazy is None:
-            self._run_to(taped, stores, last)
+        if self._run.trace.held.elsewhere is None:
+            self._make(taped, stores, last)
             return
         for unit in sorted(stores):
             before = [u for u in taped if u < unit]
-            self._run_to(before, [unit], last)
+            self._make(before, [unit], last)
             if plan.broken:
                 return
             plan.put_away(self._run.trace, self._run.trace.snapshots)
             taped = taped[len(before) :]
-        self._run_to(taped, [], last)
+        self._make(taped, [], last)
 
-    def _run_to(self, taped: Sequence[int], stores: Sequence[int], last: int) -> None:
+    def _make(self, taped: Sequence[int], stores: Sequence[int], last: int) -> None:
         """Run what makes the tapes of some units and the states before others."""
-        run, plan, held = self._run, self.plan, self._run.trace.held
-        tapes = {u: self._slots(u) for u in taped}
-        wanted = {slot for slots in tapes.values() for slot in slots}
-        states = {unit: self._state(unit, last) for unit in stores}
-        for state in states.values():
-            wanted |= state
-        missing = {slot for slot in wanted if slot not in held.storages}
-        if self._is_too_much(missing):
-            return
-        computed = self._replay(missing)
-        for unit, state in states.items():
-            self._hold_all(state, computed)
-            place = Snapshot(plan.cuts[unit], state, 0)
-            run.trace.snapshots.append(place)
-            run.tally.planted += 1
-        run.trace.snapshots.sort(key=lambda each: each.position)
-        run.trace.opened = run.trace.snapshots[-1]
-        self._hold_tapes(tapes, computed)
+        tapes = [self._tape_of(unit) for unit in taped]
+        states = {self.plan.cuts[unit]: self._state(unit, last) for unit in stores}
+        wanted = set[int]().union(*states.values(), *(slots for _, _, slots in tapes))
+        if not self._is_too_much(self._not_there(wanted)):
+            self._run_to(states, tapes)
 
     def _state(self, unit: int, last: int) -> set[int]:
         """The part of the state before a unit that units up to another still use.
@@ -190,14 +160,8 @@ class PlannedSweep(Sweep):
             used.update(step.reads)
         return used & plan.states[unit]
 
-    def _hold_tapes(
-        self, tapes: Mapping[int, list[int]], computed: dict[int, torch.Tensor]
-    ) -> None:
-        run = self._run
-        for unit, slots in tapes.items():
-            self._hold_all(set(slots), computed)
-            run.stages.append(RecomputedValues(run, *self._numbers(unit), slots))
-            run.tally.stages += 1
+    def _tape_of(self, unit: int) -> Tape:
+        return *self._numbers(unit), self._slots(unit)
 
     def _is_too_much(self, slots: Set[int]) -> bool:
         """Tell whether there is no room, against the plan, which is left then."""
@@ -207,11 +171,3 @@ class PlannedSweep(Sweep):
         if excess > 0:
             plan.leave(math.ceil(excess))
         return excess > 0
-
-    def _hold_all(self, slots: Set[int], computed: dict[int, torch.Tensor]) -> None:
-        held = self._run.trace.held
-        for slot in slots:
-            if slot in held.storages:
-                held.again((slot,))
-            else:
-                self._hold(slot, computed[slot])

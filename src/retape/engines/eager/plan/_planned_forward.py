@@ -19,7 +19,6 @@ from retape.engines.eager._limits import Limits
 from retape.engines.eager.analysis._measured import Measured, outside_bytes
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.keep._offload import LazyStorages, Store, Vault
 from retape.engines.eager.keep._place_snapshot import place_snapshot
 from retape.engines.eager.trace._geometry import storage_refcount
 from retape.engines.eager.trace._run import Run
@@ -50,7 +49,6 @@ class UnitSchedule:
         excess: Bytes that it held beyond what there was room for, if that was why.
         overhang: Bytes that it held itself then, if that was while it ran.
         on_leaving: Called once, when the program leaves the plan.
-        lazy: The storages of a run whose snapshots are in a store; `None` for memory.
     """
 
     descents: Sequence[Descent]
@@ -64,27 +62,22 @@ class UnitSchedule:
     excess: int = 0
     overhang: int = 0
     on_leaving: "Callable[[UnitSchedule], None] | None" = None
-    lazy: LazyStorages | None = None
-
-    def store_in(self, store: Store, run: Run) -> None:
-        """Keep a run's snapshots in a store, each on the tier that the plan says."""
-        self.lazy = LazyStorages(Vault(store), run)
-        run.trace.held.storages = self.lazy
 
     def put_away(self, trace: Trace, snapshots: Sequence[Snapshot]) -> None:
-        """Move what snapshots hold into the store, if there is one."""
-        if self.lazy is None or self.broken:
+        """Move what snapshots hold into the store, if there is one, by tiers."""
+        elsewhere = trace.held.elsewhere
+        if elsewhere is None or self.broken:
             return
         # What autograd has saved, too, is read from there when it asks for it: a plan
         # that was made of a record has counted on it.
         kept = trace.tail.steps if self.measured is None else ()
         for snapshot in snapshots:
             slots = [slot for slot in snapshot.slots if slot not in kept]
-            self.lazy.put_away(slots, self._tier(self.unit_at(snapshot.position)))
+            elsewhere.put_away(slots, self._tier(self.unit_at(snapshot.position)))
         if self.measured is not None:
             for unit in self.descents[0].away:
                 tape = [s for s in self.measured.tapes[unit] if s in trace.tail.steps]
-                self.lazy.put_away(tape if unit < len(self.cuts) else ())
+                elsewhere.put_away(tape if unit < len(self.cuts) else ())
 
     def _tier(self, unit: int) -> str:
         """Where the last descent that stores a unit's state puts it."""
@@ -111,25 +104,14 @@ class UnitSchedule:
                 return True
         return False
 
-    def as_written(self, measured: Measured) -> Schedule:
-        """The plan as it reads."""
+    def as_written(self, measured: Measured, in_store: bool) -> Schedule:
+        """The plan as it reads, of a run whose snapshots are in a store or not."""
         nbytes = measured.nbytes
         saved = [sum(nbytes[slot] for slot in tape) for tape in measured.tapes]
         own = self.descents[0]
         # What a stored state has of a tape is put away with it.
-        away = () if self.lazy is None else (*own.stores, *own.away)
+        away = (*own.stores, *own.away) if in_store else ()
         return Schedule(self.descents, measured.cuts, saved, _MEASURED, away)
-
-    def owner(self, unit: int) -> int:
-        """The descent that tapes a unit."""
-        for number, descent in enumerate(self.descents):
-            if unit in descent.taped:
-                return number
-        raise AssertionError(f"no descent tapes unit {unit}")
-
-    def beginning_at(self, unit: int) -> list[Descent]:
-        """The descents, the program's own run excepted, that begin at a unit."""
-        return [each for each in self.descents[1:] if each.start == unit]
 
     def unit_at(self, position: int) -> int:
         """The unit that a position lies in; what is saved at the end is the last's."""
@@ -202,9 +184,9 @@ class PlannedKeeper(Keeper):
             place_snapshot(trace, len(trace.steps))
             self._run.tally.snapshots += 1
         if plan.measured is not None:  # what the program has let go of since the last
-            plan.put_away(trace, trace.snapshots)
+            self.put_away(trace.snapshots)
         elif unit in first.stores:  # the one before is complete now
-            plan.put_away(trace, trace.snapshots[:-1])
+            self.put_away(trace.snapshots[:-1])
         self._wake_up_in_time()
 
     def finish(self) -> None:
@@ -222,8 +204,15 @@ class PlannedKeeper(Keeper):
                 self._part_from_program()
         super().finish()
         if plan.measured is not None and not plan.broken:
-            run.tally.schedule = partial(plan.as_written, plan.measured)
-        plan.put_away(run.trace, run.trace.snapshots)
+            in_store = run.trace.held.elsewhere is not None
+            run.tally.schedule = partial(plan.as_written, plan.measured, in_store)
+
+    def put_away(self, snapshots: Sequence[Snapshot]) -> None:
+        """Move what snapshots hold into the store, where the plan says."""
+        if self.plan.broken:
+            super().put_away(snapshots)
+        else:
+            self.plan.put_away(self._run.trace, snapshots)
 
     def _leave_room_for_waiting(self) -> None:
         """A plan has counted what waits."""

@@ -6,10 +6,11 @@ of a state than crosses its position. So plans are compared by what they will do
 same descents as in `PlannedSweep`, on slots instead of tensors.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._uses import Slots
+from retape.engines.eager.plan._way_back import path_to, tapes_in
 from retape.engines.eager.trace._schedule import Descent
 
 
@@ -28,9 +29,6 @@ class _Rehearsal:
     def __init__(self, measured: Measured, descents: Sequence[Descent]) -> None:
         self._measured, self._descents = measured, descents
         self._saved, self._reads = list(measured.tapes), list(measured.reads)
-        self._owner = {
-            unit: number for number, each in enumerate(descents) for unit in each.taped
-        }
         self.cost, count = 0, len(measured.units)
         # By unit, what the program's own run holds, and what has been run again.
         self._own = {unit: self._saved[unit] for unit in descents[0].taped}
@@ -64,11 +62,8 @@ class _Rehearsal:
         self._own = {u: slots for u, slots in self._own.items() if u <= unit}
         self._states = {u: slots for u, slots in self._states.items() if u <= unit}
         self._tapes[-1] = kept
-        path = [self._owner[unit]]
-        while self._descents[path[-1]].start not in self._states:
-            path.append(self._descents[path[-1]].parent)
-        for number in reversed(path):
-            self._descend(self._descents[number], unit)
+        for descent in path_to(self._descents, unit, self._states.__contains__):
+            self._descend(descent, unit)
         del self._tapes[-1]
         self._part_with_states(unit)
 
@@ -102,16 +97,8 @@ class _Rehearsal:
     def _part_with_states(self, unit: int) -> None:
         """Give up the states that no descent of an earlier unit has to run from."""
         for start in [each for each in self._states if each]:
-            later = [d for d in self._beginning_at(start) if d.stop <= unit]
-            state = self._states[start]
-            if not any(self._has_to_run(each, state) for each in later):
-                for each in later:
-                    self._tapes.update({u: self._saved[u] for u in each.taped})
+            state, tape = self._states[start], self._saved.__getitem__
+            tapes = tapes_in(self._descents, start, unit, state, tape)
+            if tapes is not None:
+                self._tapes.update({each: self._saved[each] for each in tapes})
                 del self._states[start]
-
-    def _has_to_run(self, descent: Descent, state: Collection[int]) -> bool:
-        taped = (self._saved[unit] for unit in descent.taped)
-        return bool(descent.stores) or not Slots().union(*taped) <= frozenset(state)
-
-    def _beginning_at(self, unit: int) -> list[Descent]:
-        return [each for each in self._descents[1:] if each.start == unit]

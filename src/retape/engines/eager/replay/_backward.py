@@ -7,7 +7,7 @@ snapshots are planted on the way there at binomial splits (treeverse, Griewank 1
 without recursion: the snapshots held are the stack).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -19,6 +19,9 @@ from retape.engines.eager.replay._replay import Replay, needed_steps
 from retape.engines.eager.trace._holdings import TAG, Buffer, native_for
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._step import Snapshot
+
+Tape = tuple[int, int, list[int]]
+"""The numbers of the handles from which to which it is, and their slots."""
 
 
 class Sweep:
@@ -54,7 +57,8 @@ class Sweep:
         trace = self._run.trace
         before = (s for s in reversed(trace.snapshots) if s.position < position)
         if (snapshot := next(before, None)) is not None:
-            trace.held.read_ahead(snapshot.slots)
+            if trace.held.elsewhere is not None:
+                trace.held.elsewhere.read_ahead(snapshot.slots)
 
     @property
     def _start(self) -> int:
@@ -75,12 +79,17 @@ class Sweep:
 
     def _let_go_after(self, position: int) -> None:
         """Give up the stages and snapshots that the sweep has passed."""
-        run, trace = self._run, self._run.trace
-        while trace.snapshots[-1].position > position:
+        self._give_up_after(position)
+        self._close(self._run.stages)
+
+    def _give_up_after(self, position: int) -> None:
+        while self._run.trace.snapshots[-1].position > position:
             self._give_up_last()
-        for stage in run.stages:
+
+    def _close(self, stages: Iterable[RecomputedValues]) -> None:
+        for stage in list(stages):
             stage.close()
-        run.stages.clear()
+            self._run.stages.remove(stage)
 
     def _gap_between(self, start: int, position: int) -> Gap:
         return Gap(self._run, start, position, self._limits)
@@ -88,7 +97,7 @@ class Sweep:
     def _balance(self, position: int) -> None:
         """Give the last snapshots up if their room is worth more (Rule 7)."""
         trace, memory = self._run.trace, self._limits.memory
-        away = type(trace.held.storages) is not dict  # in a store they take no room
+        away = trace.held.elsewhere is not None  # in a store they take no room
         if memory is None or away or len(trace.snapshots) == 1:
             return
         room = trace.limit - trace.counter.live
@@ -145,16 +154,9 @@ class Sweep:
 
     def _plant(self, slots: set[int], cut: int, position: int) -> bool:
         """Store a snapshot at a cut, computed from the ones before, if it fits."""
-        trace = self._run.trace
-        missing = {slot for slot in slots if slot not in trace.held.storages}
-        if not self._admits(missing, 0, position):
+        if not self._admits(self._not_there(slots), 0, position):
             return False
-        computed = self._replay(missing)
-        self._hold_computed(computed)
-        trace.held.again(slots - computed.keys())
-        trace.opened = Snapshot(cut, set(slots), trace.saved)
-        trace.snapshots.append(trace.opened)
-        self._run.tally.planted += 1
+        self._run_to({cut: slots}, [])
         return True
 
     def _tape(self, first: int, last: int) -> int:
@@ -176,10 +178,39 @@ class Sweep:
             elif not self._give_up_tail():
                 break
             low, high, slots = self._missing(first, last)
-        self._hold_computed(self._replay(set(slots)))
-        self._run.stages.append(RecomputedValues(self._run, low, high, slots))
-        self._run.tally.stages += 1
+        self._run_to({}, [(low, high, slots)])
         return first
+
+    def _run_to(
+        self,
+        states: Mapping[int, set[int]],
+        tapes: Sequence[tuple[int, int, list[int]]],
+    ) -> None:
+        """Run what is missing of some states and tapes, and hold these.
+
+        Args:
+            states: By position, the slots of a snapshot there.
+            tapes: The tapes.
+        """
+        run, trace = self._run, self._run.trace
+        held = [*states.values(), *(set(slots) for _, _, slots in tapes)]
+        missing = self._not_there(set[int]().union(*held))
+        if missing:
+            self._hold_computed(self._replay(missing))
+        for slots in held:
+            trace.held.again(slots - missing)  # it was held for the first of them
+            missing -= slots
+        for position, slots in states.items():
+            trace.snapshots.append(Snapshot(position, slots, trace.saved))
+        run.tally.planted += len(states)
+        trace.snapshots.sort(key=lambda each: each.position)
+        trace.opened = trace.snapshots[-1]
+        run.stages += [RecomputedValues(run, *tape) for tape in tapes]
+        run.tally.stages += len(tapes)
+
+    def _not_there(self, slots: Iterable[int]) -> set[int]:
+        storages = self._run.trace.held.storages
+        return {slot for slot in slots if slot not in storages}
 
     def _missing(self, first: int, last: int) -> tuple[int, int, list[int]]:
         """Of what was saved between two steps, the numbers, and what is not there."""
@@ -214,18 +245,13 @@ class Sweep:
     def _hold_computed(self, computed: dict[int, Tensor]) -> None:
         trace = self._run.trace
         module = native_for(trace)
-        if module is None:
+        if module is not None:
+            module.hold(trace.owner, trace.counter, trace.held, computed)
+        else:
             for slot, root in computed.items():
-                self._hold(slot, root)
-            return
-        module.hold(trace.owner, trace.counter, trace.held, computed)
-        self._run.note_peak()
-
-    def _hold(self, slot: int, root: Tensor) -> None:
-        trace = self._run.trace
-        storage = root.untyped_storage()
-        if getattr(storage, TAG, None) is None:
-            buffer = Buffer(trace.owner, slot, storage.nbytes(), trace.counter)
-            setattr(storage, TAG, buffer)
-        trace.held.hold(slot, storage)
+                storage = root.untyped_storage()
+                if getattr(storage, TAG, None) is None:
+                    buffer = Buffer(trace.owner, slot, storage.nbytes(), trace.counter)
+                    setattr(storage, TAG, buffer)
+                trace.held.hold(slot, storage)
         self._run.note_peak()

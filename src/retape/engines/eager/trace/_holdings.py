@@ -7,7 +7,7 @@ that is being reversed. The memory is given back when the last one lets go.
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from torch import UntypedStorage as Storage
 
@@ -48,14 +48,38 @@ class Buffer:
         self.counter.live -= self.nbytes
 
 
-class Holdings:
-    """Slots with a strong reference to their storage, counted by holder."""
+class Elsewhere(Protocol):
+    """Storages by slot, some of which are outside of the device's memory.
 
-    __slots__ = ("counts", "storages")
+    They take no bytes there, and are read back when they are asked for.
+    """
+
+    def put_away(self, slots: Iterable[int], tier: str = "memory") -> None:
+        """Move storages out that nobody else holds."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until what was put away takes no memory of the device."""
+        ...
+
+    def read_ahead(self, slots: Iterable[int]) -> None:
+        """Begin to read slots that are asked for soon."""
+        ...
+
+
+class Holdings:
+    """Slots with a strong reference to their storage, counted by holder.
+
+    Attributes:
+        elsewhere: The storages, if the run has a store for some of them.
+    """
+
+    __slots__ = ("counts", "elsewhere", "storages")
 
     def __init__(self) -> None:
         self.storages: dict[int, Storage] = {}
         self.counts: dict[int, int] = {}
+        self.elsewhere: Elsewhere | None = None
 
     def hold(self, slot: int, storage: Storage) -> None:
         """Add a holder of `slot`; the first storage given for it stays."""
@@ -85,20 +109,13 @@ class Holdings:
 
     def settle(self) -> None:
         """Wait for storages on their way out of the device: they still take memory."""
-        elsewhere: Any = self.storages
-        if type(elsewhere) is not dict:
-            elsewhere.settle()
-
-    def read_ahead(self, slots: Iterable[int]) -> None:
-        """Begin to read what is elsewhere and will be asked for next."""
-        elsewhere: Any = self.storages
-        if type(elsewhere) is not dict:
-            elsewhere.read_ahead(slots)
+        if self.elsewhere is not None:
+            self.elsewhere.settle()
 
     def shrink(self) -> None:
         """Give back the room of what was let go: tables do not do so by themselves."""
         self.counts = dict(self.counts)
-        if type(self.storages) is dict:
+        if self.elsewhere is None:
             self.storages = dict(self.storages)
 
     def clear(self) -> None:
@@ -144,6 +161,6 @@ def native_for(trace: Any) -> Any:
 
     It looks into dictionaries directly; snapshots that are away look in at each access.
     """
-    if Loaded.using and type(trace.held.storages) is dict:
+    if Loaded.using and trace.held.elsewhere is None:
         return Loaded.module
     return None
