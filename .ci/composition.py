@@ -13,7 +13,7 @@ import io
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -219,16 +219,22 @@ def grouped(names: list[tuple[str, ...]]) -> str:
     )
 
 
-def section(title: str, says: str, found: Cells, before: dict[str, str]) -> list[str]:
+def what(found: Cells) -> str:
+    """The rows in words."""
+    return grouped(list(dict.fromkeys(row for row, _ in found)))
+
+
+def section(title: str, says: str, found: Cells, first: Mapping[str, str]) -> list[str]:
     """A table in words: rows, columns, and the cells in which it does not hold.
 
-    Of rows that stand in a section before, only its title is written.
+    `first` has the title under which rows stand first: under a later one only that
+    title is written.
     """
     rows = list(dict.fromkeys(row for row, _ in found))
     columns = list(dict.fromkeys(column for _, column in found))
-    what = grouped(rows)
-    parts = [f"**What**: {before.get(what, what)}."]
-    before.setdefault(what, f'as in "{title}"')
+    stand = first[what(found)]
+    told = what(found) if stand == title else f'as in "{stand}"'
+    parts = [f"**What**: {told}."]
     if columns != [()]:
         parts.append(f"**By**: {grouped(columns)}.")
     others: dict[tuple[str, str], list[tuple[str, ...]]] = {}
@@ -279,10 +285,13 @@ def main() -> int:
         for name in ("jax", "torch", "numpy")
     )
     print(HEAD.format(versions=versions))
-    before: dict[str, str] = {}
-    for title in dict.fromkeys(table.title for table in tables):
-        same = [t for t in tables if t.title == title]
-        print("\n".join(section(title, same[0].says, cells(same, results), before)))
+    by_title: dict[str, list[Table]] = {}
+    for table in tables:
+        by_title.setdefault(table.title, []).append(table)
+    found = {title: cells(same, results) for title, same in by_title.items()}
+    first = {what(found[title]): title for title in reversed(found)}
+    for title, same in by_title.items():
+        print("\n".join(section(title, same[0].says, found[title], first)))
     for file, title in lists:
         print("\n".join(listed(file, title, results)))
     return int(status)

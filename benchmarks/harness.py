@@ -64,7 +64,7 @@ def asked(
         parser.add_argument("names", nargs="*", help=", ".join(known))
     parser.add_argument("--quick", action="store_true", help="small: does it run?")
     for name, usual in options.items():
-        how: dict[str, Any] = {"action": "store_true"}
+        how: dict[str, Any] = {"action": "store_true", "default": None}
         if usual is not False:
             how = {"type": type(usual), "help": f"{usual} by default"}
         parser.add_argument(f"--{name}", **how)
@@ -73,7 +73,7 @@ def asked(
         parser.error(f"there is no {', '.join(unknown)}: {', '.join(known)}")
     usual = {"names": known, **options, **((quick or {}) if given.quick else {})}
     for name, value in usual.items():
-        if name in vars(given) and not getattr(given, name):
+        if name in vars(given) and getattr(given, name) in (None, []):
             setattr(given, name, value)
     return given
 

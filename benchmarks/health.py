@@ -9,14 +9,13 @@ before, and `retape.torch.diagnose`, plain and within a budget.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import Clock, Table, in_turn
+from benchmarks.harness import Clock, Table, asked, in_turn
 
 import retape
 
@@ -102,18 +101,16 @@ def in_jax() -> Iterator[tuple[str, Pair]]:
 def in_torch() -> Iterator[tuple[str, Pair]]:
     """Modules and a loop of PyTorch, plain and in a budget."""
     import torch
+    from benchmarks.torch.programs import Program, of
 
     import retape.torch
 
     nn = torch.nn
-    stack = nn.Sequential(
-        *[m for _ in range(20) for m in (nn.Linear(256, 256), nn.Tanh())]
-    )
+    layers = [m for _ in range(20) for m in (nn.Linear(256, 256), nn.Tanh())]
     layer = nn.TransformerEncoderLayer(128, 4, 512, 0.0, batch_first=True)
     encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-    rows, texts = torch.ones(256, 256), torch.randn(16, 128, 128)
 
-    def advected(size: int, steps: int) -> tuple[list[Any], Callable[[], Any]]:
+    def advected(size: int, steps: int) -> Program:
         x = torch.linspace(0.0, 1.0, size, requires_grad=True)
 
         def run() -> torch.Tensor:
@@ -122,24 +119,23 @@ def in_torch() -> Iterator[tuple[str, Pair]]:
                 y = y + 0.1 * (torch.roll(y, 1) - y) - 1e-3 * torch.sin(y)
             return y.square().mean()
 
-        return [x], run
+        return Program(run, [x])
 
-    def of(model: Any, given: Any) -> tuple[list[Any], Callable[[], Any]]:
-        return list(model.parameters()), lambda: model(given).square().mean()
-
+    stack = of(nn.Sequential(*layers), torch.ones(256, 256))
     programs = {
-        "20 layers of 256, 256 rows": (*of(stack, rows), "4MB"),
-        "transformer of 3 layers": (*of(encoder, texts), "24MB"),
-        "1,000 numbers, 200 steps": (*advected(1000, 200), "300kB"),
-        "300,000 numbers, 20 steps": (*advected(300_000, 20), "20MB"),
+        "20 layers of 256, 256 rows": (stack, "4MB"),
+        "transformer of 3 layers": (of(encoder, torch.randn(16, 128, 128)), "24MB"),
+        "1,000 numbers, 200 steps": (advected(1000, 200), "300kB"),
+        "300,000 numbers, 20 steps": (advected(300_000, 20), "20MB"),
     }
 
     def watched(run: Callable[[], Any]) -> None:
         assert retape.torch.diagnose(run).fault is None
 
-    for name, (leaves, plain, memory) in programs.items():
+    for name, (program, memory) in programs.items():
         budget = retape.torch.recompute(memory=memory)
-        for said, run in (("plain", plain), (memory, budget(plain))):
+        for said, run in (("plain", program.loss), (memory, budget(program.loss))):
+            leaves = program.parameters
             without = lambda r=run, v=leaves: torch.autograd.grad(r(), v)  # noqa: E731
             for _ in range(3):  # plans of the budget are found in the first runs
                 watched(run), without()
@@ -155,12 +151,9 @@ ENGINES: dict[str, tuple[Callable[[], Iterator[tuple[str, Pair]]], Clock]] = {
 
 def main() -> None:
     """Print a row for each program."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("engines", nargs="*", help=", ".join(ENGINES))
-    parser.add_argument("--rounds", type=int, default=15)
-    given = parser.parse_args()
+    given = asked(__doc__, ENGINES, {"rounds": 1, "names": ["driver"]}, rounds=15)
     columns = "", "ms without", "median of ratios", "ratio of the least"
-    for engine in given.engines or ENGINES:
+    for engine in given.names:
         programs, clock = ENGINES[engine]
         table = Table(*columns, title=engine)
         for name, (watched, without) in programs():

@@ -6,7 +6,6 @@ that got worse since the committed book (`docs/assets/bench-quick.json`) are nam
 standard error. `--write` makes what was found the book, and its page.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -229,9 +228,7 @@ def as_page(found: dict[str, Any], text: str) -> str:
 
 def main() -> None:
     """Print the figures; name what got worse."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="make this the book")
-    options = parser.parse_args()
+    options = harness.asked(__doc__, write=False)
     found = book()
     print(json.dumps(found, indent=2))
     if BOOK.exists():

@@ -10,7 +10,6 @@ Run: `python -m benchmarks.accelerators.described [--device h100] [NAME ...]`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shlex
@@ -36,7 +35,7 @@ from benchmarks.accelerators.workloads import (
     transformer,
     unknown,
 )
-from benchmarks.harness import Table
+from benchmarks.harness import Table, asked
 
 import retape
 import retape.jax
@@ -66,11 +65,14 @@ class Taken(NamedTuple):
     waits: int | None
 
 
-def device(name: str) -> Target:
+def device(name: str, fetch: bool) -> Target:
     """The device; its compiler is fetched by the line that the error says."""
     try:
         return described_device(name)
     except retape.MissingPackageError as error:
+        if not fetch:
+            print(f"not run: {error}")
+            sys.exit()
         line = re.search(r"`pip (install .*?)`", str(error))
         assert line is not None
         subprocess.run([sys.executable, "-m", "pip", *shlex.split(line[1])], check=True)
@@ -153,11 +155,8 @@ def row(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(WORKLOADS))
-    parser.add_argument("--device", default="h100")
-    given = parser.parse_args()
-    described = device(given.device)
+    given = asked(__doc__, WORKLOADS, {"names": ["bptt"]}, device="h100")
+    described = device(given.device, fetch=not given.quick)
     print(f"{described.title}, compiled by JAX {jax.__version__}")
     table = Table("", "", "temporaries, MB", "kernels a step", "waits a step")
     for name in given.names:

@@ -1,85 +1,79 @@
 """Gradients on an accelerator: time and peak memory, beside what rivals take.
 
+    python -m benchmarks.accelerators.run [--quick] [--out FILE] [WORKLOAD ...]
+
 Each workload has a process of its own. There its small form is held against JAX's own
 reverse mode, or the host's form, on this device; then all candidates are compiled, and
 run by turns of all workloads, one at a time, in the order of the bytes that they take:
 so the device's own counter of the peak, which never falls, is that of the latest. Where
 a device has no such counter (a CPU), the compiler's figure of temporaries stands in for
-it, and the table says so.
-
-Run: `make bench-accelerator`, or `python -m benchmarks.accelerators.run [--small]
-[--only WORKLOAD] [--out FILE]`. Without a GPU sizes are small in any case.
+it, and the table says so. Without a GPU sizes are small in any case.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import fcntl
 import json
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Table, in_a_process
+import jax
+import numpy as np
+from benchmarks.accelerators.workloads import (
+    ALL,
+    Workload,
+    by_hand,
+    equinox,
+    peak_bytes,
+    scanned,
+)
+from benchmarks.harness import Table, asked, in_a_process, in_turn
+from benchmarks.jax.candidates import Compiled, compiled
+
+import retape
+import retape.jax
 
 ROUNDS = 3
-PYTORCH = "PyTorch engine"
 BY_HAND = "scans by hand"
+COLUMNS = ("workload", "gradient", "ms", "peak MB", "temporaries MB", "counted by")
 
 
 def main() -> None:
     """Check, run all candidates, print the table and write the file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true", help="small sizes, for a CPU")
-    parser.add_argument("--only", action="append", help="a workload's name")
-    parser.add_argument("--out", default="accelerators.json", help="the file to write")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--check", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    quick = {"names": ["bptt"], "out": ""}
+    given = asked(__doc__, ALL, quick, out="accelerators.json", one="", small=False)
     warnings.simplefilter("ignore")
-    if given.check:
-        print(json.dumps(device() | {"torch": checked_torch()}))
-    elif given.one:
-        print(json.dumps(measured(*given.one, small=given.small)))
-    else:
-        compare(given.only, Path(given.out), small=given.small)
-
-
-def compare(only: list[str] | None, out: Path, *, small: bool) -> None:
-    """Run all workloads, print the table and write the file."""
-    from benchmarks.accelerators.workloads import ALL
-
-    report = alone("--check")
-    if not report.get("torch"):
-        raise SystemExit(f"PyTorch's gradient on this device: {report}")
-    small = small or report["platform"] == "cpu"
-    report |= {"date": datetime.date.today().isoformat(), "small": small, "rows": []}
+    small = given.small or given.quick or jax.default_backend() == "cpu"
+    if given.one:
+        print(json.dumps({"rows": [*rows(given.names[0], given.one, small)]}))
+        return
+    report = {
+        "device": jax.devices()[0].device_kind,
+        "platform": jax.default_backend(),
+        "jax": jax.__version__,
+        "date": datetime.date.today().isoformat(),
+        "small": small,
+        "rows": [],
+    }
     print(f"{report['device']}, JAX {report['jax']}, {report['date']}")
-    table = Table("workload", "gradient", "ms", "peak MB", "temporaries MB", "counted")
-    words = ["--small"] if small else []
+    table = Table(*COLUMNS)
     with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor() as pool:
-        run = lambda name: alone("--one", name, turn.name, *words)  # noqa: E731
-        for name, found in zip(only or ALL, pool.map(run, only or ALL), strict=True):
-            for row in found.get("rows", [{"candidate": "all", **found}]):
-                report["rows"].append({"workload": name, **row})
-                table.row(name, *cells(row))
-    out.write_text(json.dumps(report, indent=1))
-    print(f"written to {out}")
-
-
-def cells(row: dict[str, Any]) -> tuple[Any, ...]:
-    """A row of the table."""
-    if "why_not" in row:
-        return row["candidate"], row["why_not"], None, None, None
-    peak = row["peak"] and row["peak"] / 1e6
-    temporaries = row["temporaries"] and row["temporaries"] / 1e6
-    return row["candidate"], 1e3 * row["seconds"], peak, temporaries, row["peak_by"]
+        words = "--one", turn.name, *(("--small",) if small else ())
+        run = lambda name: alone(name, *words)  # noqa: E731
+        for name, found in zip(given.names, pool.map(run, given.names), strict=True):
+            for row in found.get("rows", [["all", found.get("why_not"), *[None] * 3]]):
+                report["rows"].append([name, *row])
+                table.row(name, *row)
+    if given.out:
+        Path(given.out).write_text(json.dumps(report, indent=1))
+        print(f"written to {given.out}")
 
 
 # Without it the first process would take most of the device's memory for itself.
@@ -88,107 +82,47 @@ alone = partial(
 )
 
 
-def device() -> dict[str, Any]:
-    """What this was run on."""
-    import jax
-
-    return {
-        "device": jax.devices()[0].device_kind,
-        "platform": jax.default_backend(),
-        "jax": jax.__version__,
-    }
-
-
-# One workload ---------------------------------------------------------------------
-
-
-def measured(name: str, turn: str, *, small: bool) -> dict[str, Any]:
+def rows(name: str, turn: str, small: bool) -> Iterator[list[Any]]:
     """Rows of all candidates of a workload; they run while the file is locked."""
-    from benchmarks.accelerators.workloads import ALL
-
-    if not checked(name):
-        return {"why_not": "a gradient is wrong on this device: nothing is timed"}
-    workload = ALL[name](small)
-    made, rows = compiled_candidates(workload)
-    ordered = sorted(made, key=lambda each: made[each].nbytes)
-    with Path(turn).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for each in ordered:
-            try:
-                figures = timed(made[each], workload.point)
-            except Exception as error:  # the device has too little memory for it
-                figures = {"why_not": type(error).__name__}
-            rows.append({"candidate": each, **figures})
-        if name in ("bptt", "transformer"):
-            rows.append({"candidate": "PyTorch, per block", **with_torch(name, small)})
-    return {"rows": rows}
-
-
-def compiled_candidates(workload: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Those that compile, and rows of those that do not."""
-    from benchmarks.jax.candidates import compiled
-
-    made: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
-    for name, make in candidates(workload):
+    if not is_right(name):
+        yield ["all", "a gradient is wrong on this device: nothing is timed"] + [""] * 3
+        return
+    workload, made = ALL[name](small), dict[str, Compiled]()
+    for candidate, make in candidates(workload):
         budget = made[BY_HAND].nbytes if BY_HAND in made else None
-        gradient = make(budget)
-        if gradient is None:
-            continue
         try:
-            made[name] = compiled(gradient, workload.point)
+            if (gradient := make(budget)) is not None:
+                made[candidate] = compiled(gradient, workload.point)
         except Exception as error:
             why = f"{type(error).__name__}: {str(error).splitlines()[0][:60]}"
-            rows.append({"candidate": name, "why_not": why})
-    return made, rows
+            yield [candidate, why, "", "", ""]
+    with Path(turn).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for candidate in sorted(made, key=lambda each: made[each].nbytes):
+            each = made[candidate]
+            try:
+                call = {"": partial(each, workload.point)}
+                taken = in_turn(call, ROUNDS, time.perf_counter)[""].median
+            except Exception as error:  # the device has too little memory for it
+                yield [candidate, type(error).__name__, "", "", ""]
+                continue
+            peak, by = peak_bytes(), "device"
+            if peak is None:
+                peak, by = each.nbytes, "compiler"
+            yield [candidate, 1e3 * taken, peak / 1e6, each.nbytes / 1e6, by]
 
 
-def timed(made: Any, point: Any) -> dict[str, Any]:
-    """The median of some calls, and the most bytes that the device held."""
-    import jax
-
-    made(point)
-    taken = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        made(point)
-        taken.append(time.perf_counter() - began)
-    peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-    return {
-        "seconds": sorted(taken)[ROUNDS // 2],
-        "peak": peak,
-        "temporaries": made.nbytes,
-        "peak_by": "compiler" if peak is None else "device",
-    }
-
-
-def with_torch(name: str, small: bool) -> dict[str, Any]:
-    """The rival of PyTorch."""
-    from benchmarks.accelerators.with_torch import measured_torch
-
-    return {**measured_torch(name, small=small, rounds=ROUNDS), "temporaries": None}
-
-
-Made = Callable[[int | None], Any]
-
-
-def candidates(workload: Any) -> list[tuple[str, Made]]:
+def candidates(workload: Workload) -> list[tuple[str, Callable[[int | None], Any]]]:
     """Gradients by name, made from the bytes of the scans by hand; `None` is none."""
-    import jax
-    from benchmarks.accelerators.workloads import by_hand, equinox, scanned
-
-    import retape
-    import retape.jax
-
-    program, known = workload.program, workload.steps is not None
+    program, steps = workload.program, workload.steps
     ours = partial(retape.jax.grad, program(scanned))
     # Snapshots like those of the scans by hand, in number: two square roots.
-    count = 2 * round(workload.steps**0.5) if known else 32
+    count = 32 if steps is None else 2 * round(steps**0.5)
     equal = retape.fixed_space(snapshots=max(2, count))
     plain = program(lambda *given: scanned(*given))  # Fig. 8 with a bound
-    found: list[tuple[str, Made]] = [
-        ("plain", lambda _: jax.grad(plain) if known else None),
-        (BY_HAND, lambda _: jax.grad(program(by_hand)) if known else None),
+    found: list[tuple[str, Callable[[int | None], Any]]] = [
+        ("plain", lambda _: steps and jax.grad(plain) or None),
+        (BY_HAND, lambda _: steps and jax.grad(program(by_hand)) or None),
         ("Equinox", lambda _: jax.grad(program(equinox(32)))),
         ("Retape", lambda _: ours()),
         ("Retape, within scans' bytes", lambda b: b and ours(plan=retape.within(b))),
@@ -199,49 +133,18 @@ def candidates(workload: Any) -> list[tuple[str, Made]]:
     return found
 
 
-# Right on this device -------------------------------------------------------------
-
-
-def checked(name: str) -> bool:
+def is_right(name: str) -> bool:
     """The small form of a workload, in the form that this device gets."""
-    import jax
-    import numpy as np
-    from benchmarks.accelerators.workloads import ALL, scanned
-
-    import retape
-    import retape.jax
-
     workload = ALL[name](True)
     program = workload.program(scanned)
     plan = retape.fixed_space(snapshots=3, stage=3)
     found = retape.jax.grad(program, plan=plan, loops="device")(workload.point)
-    expected = retape.jax.grad(program, plan=plan, loops="host")(workload.point)
     if workload.steps is not None and name not in ("paper", "humanoid"):
         expected = jax.grad(program)(workload.point)
+    else:
+        expected = retape.jax.grad(program, plan=plan, loops="host")(workload.point)
     scale = float(np.max(np.abs(expected))) or 1.0
-    close = np.max(np.abs(np.asarray(found) - np.asarray(expected))) < 1e-3 * scale
-    return bool(close)
-
-
-def checked_torch() -> bool:
-    """The PyTorch engine, on a GPU if PyTorch sees one."""
-    import torch
-
-    import retape.torch
-
-    where = "cuda" if torch.cuda.is_available() else "cpu"
-    x = torch.linspace(0.1, 1, 100, device=where, requires_grad=True)
-
-    def run(x: Any) -> Any:
-        for _ in range(50):
-            x = torch.sin(x) + 0.1 * x
-        return (x * x).sum()
-
-    (expected,) = torch.autograd.grad(run(x), x)
-    with retape.torch.recompute(snapshots=4, stage=4):
-        loss = run(x)
-    (found,) = torch.autograd.grad(loss, x)
-    return torch.allclose(found, expected)
+    return bool(np.max(np.abs(np.asarray(found) - np.asarray(expected))) < 1e-3 * scale)
 
 
 if __name__ == "__main__":

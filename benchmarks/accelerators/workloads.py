@@ -43,6 +43,11 @@ class Workload:
     steps: int | None
 
 
+def peak_bytes() -> int | None:
+    """The most that the device ever held; `None` where it does not count."""
+    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+
+
 def scanned(step: Callable[[Any], Any], state: Any, n: int) -> Any:
     """JAX's own loop."""
     return lax.scan(lambda c, _: (step(c), None), state, None, length=n)[0]
@@ -186,13 +191,12 @@ def navier_stokes(small: bool, sizes: tuple[int, int] | None = None) -> Workload
     return Workload(f"Navier-Stokes, {size} x {size}", program, point, n)
 
 
-def adaptive(small: bool, end: float | None = None, adjoint: Any = None) -> Workload:
+def adaptive(small: bool, end: float | None = None) -> Workload:
     """Coupled Van der Pol oscillators, solved by diffrax until the end is reached.
 
     Args:
         small: Whether there are five of them, in place of 500.
         end: The time at the end.
-        adjoint: What differentiates the solve, if not the loop that is asked for.
     """
     import diffrax
 
@@ -207,9 +211,7 @@ def adaptive(small: bool, end: float | None = None, adjoint: Any = None) -> Work
 
     def program(loop: Loop) -> Program:
         kept: Any = diffrax.ForwardMode()
-        if adjoint is not None:
-            kept = adjoint
-        elif loop is not scanned:
+        if loop is not scanned:
             kept = diffrax.RecursiveCheckpointAdjoint(checkpoints=16)
 
         def run(x: Any) -> Any:

@@ -12,7 +12,6 @@ Right is: the bits of the whole run, or a refusal by name where a file was damag
 Anything else ends the program with 1. `--seconds` ends it early, with its counts.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks.harness import Table, asked
 
 import retape
 from retape.storage import AsyncStore
@@ -246,12 +246,8 @@ class Trial:
 
 def main() -> None:
     """Print the counts of each program, and their sums."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--damage", type=float, default=0.2)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    usual = {"kills": 1000, "damage": 0.2, "seconds": float("inf"), "seed": 0}
+    options = asked(__doc__, quick={"kills": 20, "seconds": 30.0}, **usual)
     until = time.monotonic() + options.seconds
     drawn, total = random.Random(options.seed), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
@@ -265,9 +261,9 @@ def main() -> None:
                 if time.monotonic() < until:
                     trial.round(options.damage)
             total = sum((trial.counts for trial in trials), Counter[str]())
+    table = Table("program", "kills", "wrong")
     for trial in trials:
-        counts = trial.counts
-        print(f"{trial.program}: {counts['kills']} kills, {counts['wrong']} wrong")
+        table.row(trial.program, trial.counts["kills"], trial.counts["wrong"])
     for name, count in sorted(total.items()):
         print(f"{count:6} {name}")
     print(f"{total['wrong']:6} wrong")

@@ -8,11 +8,10 @@ runs in turn; the ratio is what counts.
 Run it: `python -m benchmarks.driver.overhead`.
 """
 
-import argparse
 from functools import partial
 
 import numpy as np
-from benchmarks.harness import Table, in_turn, least
+from benchmarks.harness import Table, asked, in_turn, least
 
 import retape
 from retape.schedule import Advance, Restore, Reverse, Schedule, Store
@@ -74,9 +73,7 @@ def by_retape(x0: np.ndarray, schedule: Schedule) -> np.ndarray:
 
 def main() -> None:
     """Print a table of ratios."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=7)
-    runs = parser.parse_args().runs
+    runs = asked(__doc__, quick={"runs": 1}, runs=7).runs
     global ROUNDS
     columns = "us a step", "d", "alpha", "by hand s", "retape s", "ratio"
     table = Table("numbers", *columns)

@@ -6,16 +6,17 @@ a run takes beyond its steps is waited for: the store, and opening and closing i
 busy machine the clock of the whole run says less, as the steps themselves wait for a
 processor.
 
-Run it: `python -m benchmarks.driver.overlap [DIRECTORY]`.
+Run it: `python -m benchmarks.driver.overlap [--directory DIRECTORY]`.
 """
 
-import argparse
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks import harness
 
 import retape
 from retape.storage import AsyncStore, measure
@@ -60,44 +61,39 @@ def run(store: Any, plan: retape.Plan, x0: np.ndarray, steps: int) -> Took:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", nargs="?", default=tempfile.gettempdir())
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--megabytes", type=float, default=4.0)
-    parser.add_argument("--memory", type=int, default=3)
-    parser.add_argument("--runs", type=int, default=3)
-    given = parser.parse_args()
+    quick = {"steps": 20, "megabytes": 0.4, "runs": 1}
+    options = {"steps": 200, "megabytes": 4.0, "memory": 3, "runs": 3}
+    given = harness.asked(
+        __doc__, quick=quick, directory=tempfile.gettempdir(), **options
+    )
     x0 = np.linspace(0.0, 1.0, int(given.megabytes * 1e6 / 8))
-    began = perf_counter()
-    for k in range(5):
-        step(x0, k)
-    each = (perf_counter() - began) / 5
+    each = harness.least(partial(step, x0, 0), clock=perf_counter)
     speed = measure(given.directory, nbytes=x0.nbytes)
     costs = retape.StepCosts(tape=1.0, backward=2.0)
     disk = retape.Tier("disk", 50, speed.write / each, speed.read / each)
     tiers = retape.Tier("memory", given.memory), disk
     plan = retape.tiers(levels=tiers, costs=costs, stage=1)
-    schedule = plan.schedule(given.steps)
-    print(f"a step takes {each:.3g} s; {speed}")
-    print(f"{schedule.counts().peak_disk} snapshots on disk")
+    peak = plan.schedule(given.steps).counts().peak_disk
+    title = f"a step takes {each:.3g} s; {speed}; {peak} snapshots on disk"
+    table = harness.Table("store", "s", "% waited for", title=title)
 
-    def tiered(wrap: Callable[[Any], Any], path: str) -> Any:
+    def tiered(inner: Any) -> Any:
         memory = retape.MemoryStore[Any](capacity=given.memory)
-        return retape.TieredStore(memory, wrap(retape.DiskStore[Any](path)))
+        return retape.TieredStore(memory, inner)
 
+    stores: dict[str, Callable[[str], Any]] = {
+        "memory": lambda path: retape.MemoryStore(),
+        "disk": lambda path: tiered(retape.DiskStore[Any](path)),
+        "background": lambda path: tiered(AsyncStore(retape.DiskStore[Any](path))),
+    }
     least: dict[str, Took] = {}
     for _ in range(given.runs):
-        for name in ("memory", "disk", "background"):
+        for name, make in stores.items():
             with tempfile.TemporaryDirectory(dir=given.directory) as path:
-                store: Any = retape.MemoryStore()
-                if name == "disk":
-                    store = tiered(lambda inner: inner, path)
-                elif name == "background":
-                    store = tiered(AsyncStore, path)
-                took = run(store, plan, x0, given.steps)
+                took = run(make(path), plan, x0, given.steps)
             least[name] = min(took, least.get(name, took))
     for name, took in least.items():
-        print(f"{name}: {took.whole:.3g} s, of which {took.waited:.1%} are waited for")
+        table.row(name, took.whole, 100 * took.waited)
 
 
 ROUNDS = 8

@@ -1,11 +1,10 @@
-"""A transformer of L layers, by a loop over stacked weights, unrolled, and in Linen."""
+"""A transformer of L layers, whose weights are stacked, and its loss."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -52,35 +51,6 @@ def layer(shape: Shape, h: jax.Array, w: dict[str, Any]) -> jax.Array:
 
 def _norm(h: jax.Array) -> jax.Array:
     return h * jax.lax.rsqrt((h * h).mean(-1, keepdims=True) + 1e-6)
-
-
-class Linen(nn.Module):
-    """The layer as a Linen module."""
-
-    shape: Shape
-
-    @nn.compact
-    def __call__(self, h: jax.Array) -> jax.Array:
-        one = weights(self.shape._replace(layers=1))
-        named = {
-            name: self.param(name, nn.initializers.lecun_normal(), value.shape[1:])
-            for name, value in one.items()
-        }
-        return layer(self.shape, h, named)
-
-
-def pair(n: int) -> tuple[int, int]:
-    """Two factors, as near to one another as may be, the larger first."""
-    a = next(a for a in range(int(n**0.5), 0, -1) if n % a == 0)
-    return n // a, a
-
-
-def linen_remat_scan(shape: Shape, h: Any, w: Any) -> Any:
-    """Flax Linen's loop, with the same weights."""
-    inner, outer = sorted(pair(shape.layers))
-    stack = nn.remat_scan(Linen, lengths=(inner, outer))(shape)
-    folded = jax.tree.map(lambda v: v.reshape(inner, outer, *v.shape[1:]), w)
-    return stack.apply({"params": folded}, h)
 
 
 def scan_of(shape: Shape, remat: bool = False) -> Callable[..., Any]:

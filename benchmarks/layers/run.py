@@ -20,9 +20,7 @@ from benchmarks.jax.candidates import compare, show
 from benchmarks.layers.model import (
     Shape,
     layer,
-    linen_remat_scan,
     loss_by,
-    pair,
     scan_of,
     start,
     weights,
@@ -49,7 +47,6 @@ def looped(shape: Shape) -> dict[str, Loss]:
         "plain scan": loss_by(scan_of(shape)),
         "scan, jax.checkpoint": loss_by(scan_of(shape, remat=True)),
         "nested by hand": loss_by(functools.partial(nested, marked, shape)),
-        "nn.remat_scan": loss_by(functools.partial(linen_remat_scan, shape)),
         "retape, 1 level": by(levels=1),
         "retape, 2 levels": by(levels=2),
         "retape, 3 levels": by(levels=3),
@@ -61,8 +58,10 @@ def looped(shape: Shape) -> dict[str, Loss]:
 
 
 def nested(body: Any, shape: Shape, h: Any, w: Any) -> Any:
-    """Two loops, as people write them."""
-    outer, inner = pair(shape.layers)
+    """Two loops, as people write them: two factors as near as may be."""
+    n = shape.layers
+    inner = next(a for a in range(int(n**0.5), 0, -1) if n % a == 0)
+    outer = n // inner
     folded = jax.tree.map(lambda v: v.reshape(outer, inner, *v.shape[1:]), w)
     segment = jax.checkpoint(lambda h, w: lax.scan(body, h, w), prevent_cse=False)
     return lax.scan(segment, h, folded)[0]

@@ -17,18 +17,19 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 
+from benchmarks.harness import ROOT, Table
 from benchmarks.peers.suites import SUITES, Suite
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
     match sys.argv[1:]:
         case [name, checkout, *arguments] if name in SUITES:
             sys.exit(run(name, Path(checkout), arguments))
-        case _:
+        case [] | ["--quick"]:
+            table = Table("suite", "tag", "files")
             for name, suite in SUITES.items():
-                print(f"{name:16} {suite.tag:12} {' '.join(suite.files)}")
+                table.row(name, suite.tag, " ".join(suite.files))
+        case _:
             sys.exit(__doc__)
 
 
@@ -37,26 +38,13 @@ def run(name: str, checkout: Path, arguments: list[str]) -> int:
     suite = SUITES[name]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "results.xml"
-        subprocess.run(
-            [
-                *(
-                    sys.executable,
-                    "-m",
-                    "pytest",
-                    "-q",
-                    "-p",
-                    "benchmarks.peers.replace",
-                ),
-                *("-p", "no:cacheprovider", "-o", "addopts=", "--tb=line"),
-                *(f"--junitxml={file}", *suite.arguments, *suite.files, *arguments),
-            ],
-            cwd=checkout,
-            env=os.environ
-            | {
-                "RETAPE_PEER": name,
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-            },
-        )
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={file}"]
+        command += "-p benchmarks.peers.replace -p no:cacheprovider".split()
+        command += ["-o", "addopts=", "--tb=line"]
+        command += [*suite.arguments, *suite.files, *arguments]
+        paths = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        there = os.environ | {"RETAPE_PEER": name, "PYTHONPATH": paths}
+        subprocess.run(command, cwd=checkout, env=there)
         return report(suite, file)
 
 

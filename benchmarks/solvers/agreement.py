@@ -4,13 +4,12 @@ One row for each solver, step size controller, `SaveAt`, event, Brownian path an
 transformation, with the largest difference, relative to the largest entry. Where
 diffrax refuses reverse mode (`max_steps=None`), the oracle is its forward mode.
 
-    python -m benchmarks.solvers.agreement [PART OF A NAME ...]
+    python -m benchmarks.solvers.agreement [NAME ...]
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.harness import Table, asked
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -114,16 +114,16 @@ def symplectic(p: Any, adjoint: Any) -> Any:
     return ode(p, adjoint, terms=terms, solver=dfx.SemiImplicitEuler(), y0=start)
 
 
+def brownian(shape: tuple[int, ...], seed: int, area: Any) -> Any:
+    """Noise that is the same at each look."""
+    key = jax.random.key(seed)
+    return dfx.VirtualBrownianTree(0.0, 2.0, 0.01, shape, key, levy_area=area)
+
+
 def sde(p: Any, adjoint: Any, solver: Any, **changed: Any) -> Any:
     """Noise from a Brownian tree: additive, of as many dimensions as the state."""
     additive = isinstance(solver, (dfx.SRA1, dfx.ShARK, dfx.SEA))
-    levy = dfx.SpaceTimeLevyArea
-    if isinstance(solver, (dfx.SlowRK,)):
-        levy = dfx.SpaceTimeLevyArea
-    shape = (2,) if additive else ()
-    path = dfx.VirtualBrownianTree(
-        0.0, 2.0, tol=0.01, shape=shape, key=jax.random.key(0), levy_area=levy
-    )
+    path = brownian((2,) if additive else (), 0, dfx.SpaceTimeLevyArea)
 
     def noise(t: Any, y: Any, p: Any) -> Any:
         return p[2] * jnp.eye(2) if additive else 0.3 * p[2] * jnp.cos(y)
@@ -135,14 +135,9 @@ def sde(p: Any, adjoint: Any, solver: Any, **changed: Any) -> Any:
 
 def langevin(p: Any, adjoint: Any, solver: Any) -> Any:
     """Underdamped Langevin dynamics."""
-    levy = (
-        dfx.SpaceTimeTimeLevyArea
-        if isinstance(solver, (dfx.ShOULD, dfx.QUICSORT))
-        else dfx.SpaceTimeLevyArea
-    )
-    path = dfx.VirtualBrownianTree(
-        0.0, 2.0, tol=0.01, shape=(2,), key=jax.random.key(1), levy_area=levy
-    )
+    thrice = isinstance(solver, (dfx.ShOULD, dfx.QUICSORT))
+    area = dfx.SpaceTimeTimeLevyArea if thrice else dfx.SpaceTimeLevyArea
+    path = brownian((2,), 1, area)
     gamma, u = jnp.abs(p[0]) * jnp.ones(2), jnp.abs(p[1]) * jnp.ones(2)
     terms = dfx.MultiTerm(
         dfx.UnderdampedLangevinDriftTerm(gamma, u, lambda x, _: 2 * x * p[2] ** 2),
@@ -184,80 +179,77 @@ def problems() -> Iterator[tuple[str, Problem]]:
         if name.startswith("Kvaerno"):
             solver = kind(root_finder=dfx.VeryChord(rtol=1e-8, atol=1e-8))
         controller = dfx.ConstantStepSize() if fixed else PID
-        yield f"ODE {name}", of(ode, solver=solver, stepsize_controller=controller)
+        yield f"ode-{name}", of(ode, solver=solver, stepsize_controller=controller)
     for name in IMEX_SOLVERS:
         kind = getattr(dfx, name)
         finder = {"root_finder": dfx.VeryChord(rtol=1e-8, atol=1e-8)}
         solver = kind(**finder) if name == "Sil3" else kind()
-        yield f"IMEX {name}", of(imex, solver=solver)
+        yield f"imex-{name}", of(imex, solver=solver)
     yield "SemiImplicitEuler", symplectic
     for name in SDE_SOLVERS:
-        yield f"SDE {name}", of(sde, solver=getattr(dfx, name)())
+        yield f"sde-{name}", of(sde, solver=getattr(dfx, name)())
     for name in ("ALIGN", "ShOULD", "QUICSORT"):
-        yield f"Langevin {name}", of(langevin, solver=getattr(dfx, name)(0.1))
+        yield f"langevin-{name}", of(langevin, solver=getattr(dfx, name)(0.1))
     adaptive = dfx.PIDController(rtol=1e-2, atol=1e-2, dtmin=0.02)
-    yield "SDE adaptive", of(sde, solver=dfx.SPaRK(), stepsize_controller=adaptive)
+    yield "sde-adaptive", of(sde, solver=dfx.SPaRK(), stepsize_controller=adaptive)
     times = jnp.linspace(0.0, 2.0, 9)
     yield "StepTo", of(ode, stepsize_controller=dfx.StepTo(times), dt0=None)
     clipped = dfx.ClipStepSizeController(PID, step_ts=times, jump_ts=jnp.asarray([1.1]))
     yield "ClipStepSizeController", of(ode, stepsize_controller=clipped)
     save = of(ode, stepsize_controller=PID)
-    yield "SaveAt ts", of(save, saveat=dfx.SaveAt(ts=times))
-    yield "SaveAt steps", of(save, saveat=dfx.SaveAt(steps=True))
-    yield "SaveAt t0, t1", of(save, saveat=dfx.SaveAt(t0=True, t1=True))
-    yield "SaveAt dense", dense
+    yield "saveat-ts", of(save, saveat=dfx.SaveAt(ts=times))
+    yield "saveat-steps", of(save, saveat=dfx.SaveAt(steps=True))
+    yield "saveat-ends", of(save, saveat=dfx.SaveAt(t0=True, t1=True))
+    yield "saveat-dense", dense
     only = dfx.SaveAt(ts=times, fn=lambda t, y, p: y[0] ** 2 * p[0])
-    yield "SaveAt fn", of(save, saveat=only)
+    yield "saveat-fn", of(save, saveat=only)
     subs = [
         dfx.SubSaveAt(ts=times, fn=lambda t, y, p: y[1]),
         dfx.SubSaveAt(t0=True, t1=True),
         dfx.SubSaveAt(steps=True, fn=lambda t, y, p: y * t),
     ]
-    yield "SaveAt subs", of(save, saveat=dfx.SaveAt(subs=subs))
-    yield "event, by condition", of(event, root_finder=None)
-    yield "event, by root", of(event, root_finder=optx.Newton(1e-6, 1e-6))
-    yield "max_steps=None", of(save, max_steps=None)
+    yield "saveat-subs", of(save, saveat=dfx.SaveAt(subs=subs))
+    yield "event-by-condition", of(event, root_finder=None)
+    yield "event-by-root", of(event, root_finder=optx.Newton(1e-6, 1e-6))
+    yield "max-steps-none", of(save, max_steps=None)
 
     def lanes(p: Any, adjoint: Any) -> Any:
         ends = jnp.asarray([0.5, 1.0, 2.0])
         one = jax.vmap(lambda t1: save(p, adjoint, t1=t1, saveat=dfx.SaveAt(t1=True)))
         return jnp.sum(one(ends))
 
-    yield "vmap, ends differ", lanes
+    yield "vmap-ends-differ", lanes
 
 
 def gradients(fun: Problem, name: str) -> tuple[Any, Any]:
     """Our gradient, and the oracle's."""
     ours = jax.grad(lambda p: fun(p, retape.diffrax.RetapeAdjoint(plan=PLAN)))
-    if name == "max_steps=None":
+    if name == "max-steps-none":
         theirs = jax.jacfwd(lambda p: fun(p, dfx.ForwardMode()))
     else:
         theirs = jax.grad(lambda p: fun(p, dfx.RecursiveCheckpointAdjoint()))
     return jax.jit(ours)(POINT), jax.jit(theirs)(POINT)
 
 
-def main(parts: list[str]) -> None:
+def main() -> None:
     """Print the table."""
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore")
-    print(f"{'problem':24} {'difference':>12} {'seconds':>8}")
-    for name, fun in problems():
-        if parts and not any(part in name for part in parts):
-            continue
+    made = dict(problems())
+    given = asked(__doc__, made, {"names": ["ode-Tsit5", "event-by-root"]})
+    table = Table("problem", "difference", "seconds")
+    for name in given.names:
         began = time.perf_counter()
         try:
-            ours, theirs = gradients(fun, name)
+            ours, theirs = gradients(made[name], name)
         except Exception as error:  # shown in the table; the next row is run
-            print(f"{name:24} {type(error).__name__}: {str(error)[:200]!r}", flush=True)
+            table.row(name, f"{type(error).__name__}: {str(error)[:200]!r}", None)
             continue
         scale = np.max(np.abs(theirs))
-        difference = np.max(np.abs(ours - theirs)) / scale
-        seconds = time.perf_counter() - began
-        text = "none" if difference == 0 else f"{difference:.1e}"
-        if not scale > 1e-6:
-            text = f"gradient {scale}"
-        print(f"{name:24} {text:>12} {seconds:8.1f}", flush=True)
+        far: object = f"{np.max(np.abs(ours - theirs)) / scale:.1e}"
+        far = far if scale > 1e-6 else f"gradient {scale}"
+        table.row(name, far, time.perf_counter() - began)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,6 +1,6 @@
 """A diffrax solve at five sizes of memory: our adjoint beside its own, in turn.
 
-    python -m benchmarks.solvers.budgets [POINTS OF THE GRID]
+    python -m benchmarks.solvers.budgets [--points 2000]
 
 A reaction on a grid, adaptive steps, some 900 of them. For each number of checkpoints
 of `RecursiveCheckpointAdjoint` ours is given as many snapshots. Bytes are the
@@ -10,13 +10,12 @@ gradients are compared.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from benchmarks.harness import Table
+from benchmarks.harness import Table, asked
 from benchmarks.jax.candidates import compiled, difference, timed
 
 with warnings.catch_warnings():
@@ -47,15 +46,18 @@ def loss(y0: Any, adjoint: Any) -> Any:
     return jnp.sum(solution.ys**2), solution.stats["num_steps"]
 
 
-def main(points: int) -> None:
+def main() -> None:
     """Print the table."""
+    quick = {"points": 100, "snapshots": "5"}
+    given = asked(__doc__, quick=quick, points=2000, snapshots="5 10 20 40 80")
+    points = given.points
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore")
     y0 = jnp.sin(jnp.linspace(0.0, 9.0, points))
     forward = compiled(lambda y: loss(y, dfx.ForwardMode()), y0)
     title = f"{points} points, {int(forward(y0)[1])} steps; times in forward solves"
     table = Table("n", "diffrax MB", "time", "ours MB", "time ", "apart", title=title)
-    for count in (5, 10, 20, 40, 80):
+    for count in map(int, given.snapshots.split()):
         plan = retape.fixed_space(snapshots=count, stage=1)
         adjoints = (
             dfx.RecursiveCheckpointAdjoint(count),
@@ -75,4 +77,4 @@ def main(points: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000)
+    main()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 import retape
 
 Function = Callable[[Any], Any]
@@ -36,45 +38,10 @@ class Program:
     forward: Function | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """Many equal steps, of which a program of any length is made.
-
-    Attributes:
-        point: What the gradient is taken by.
-        start: From it to the first state.
-        step: From a state to the next.
-        loss: From the last state to a number.
-    """
-
-    point: Any
-    start: Function
-    step: Function
-    loss: Function
-
-    def over(self, steps: int) -> Function:
-        """A scan over so many steps."""
-        return lambda point: self.loss(self._scan(self.start(point), steps))
-
-    def in_blocks(self, blocks: int, length: int) -> Function:
-        """What is written by hand: a scan over blocks, each under `jax.checkpoint`."""
-        import jax
-
-        @jax.checkpoint
-        def block(state: Any, _: Any) -> Any:
-            return self._scan(state, length), None
-
-        def run(point: Any) -> Any:
-            last, _ = jax.lax.scan(block, self.start(point), None, length=blocks)
-            return self.loss(last)
-
-        return run
-
-    def _scan(self, state: Any, steps: int) -> Any:
-        import jax
-
-        body = lambda state, _: (self.step(state), None)  # noqa: E731
-        return jax.lax.scan(body, state, None, length=steps)[0]
+def over(steps: int, step: Function, state: Any) -> Any:
+    """The state after so many steps of JAX's own scan."""
+    body = lambda state, _: (step(state), None)  # noqa: E731
+    return jax.lax.scan(body, state, None, length=steps)[0]
 
 
 def quiet() -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmarks.solvers.program import Program, Rollout, quiet
+from benchmarks.solvers.program import Program, over, quiet
 
 BALL = """
 <mujoco>
@@ -24,7 +24,17 @@ BALL = """
 """
 
 
-def _mujoco(masked: bool) -> Program:
+def mjx() -> Program:
+    """A capsule that falls on a plane and slides, 200 steps."""
+    return _mujoco("MJX, contacts, 6 iterations", masked=False)
+
+
+def mjx_masked() -> Program:
+    """The same, with MJX's loop of unknown length replaced by a masked scan."""
+    return _mujoco("MJX, masked scan", masked=True)
+
+
+def _mujoco(name: str, masked: bool) -> Program:
     import mujoco
     from mujoco import mjx
     from mujoco.mjx._src import solver
@@ -33,58 +43,37 @@ def _mujoco(masked: bool) -> Program:
     model = mjx.put_model(models.MjModel.from_xml_string(BALL))
     data = mjx.make_data(model)
 
-    def fall(v: Any) -> Any:
-        step = lambda i, d: mjx.step(model, d)  # noqa: E731
-        after = jax.lax.fori_loop(0, 200, step, data.replace(qvel=v))
-        return jnp.sum(after.qpos**2)
+    def scanned(test: Any, body: Any, state: Any) -> Any:
+        return solver._while_loop_scan(test, body, state, model.opt.iterations)
 
-    def fall_masked(v: Any) -> Any:
-        """The same with the solver's loop as a scan of masked iterations."""
+    def fall(v: Any) -> Any:
         usual = solver.jax.lax.while_loop
-        solver.jax.lax.while_loop = lambda c, b, x: solver._while_loop_scan(
-            c, b, x, model.opt.iterations
-        )
+        if masked:
+            solver.jax.lax.while_loop = scanned
         try:
-            return fall(v)
+            step = lambda i, d: mjx.step(model, d)  # noqa: E731
+            after = jax.lax.fori_loop(0, 200, step, data.replace(qvel=v))
         finally:
             solver.jax.lax.while_loop = usual
+        return jnp.sum(after.qpos**2)
 
-    point = jnp.asarray([0.3, -0.7, 0.5])
-    if masked:
-        return Program("MJX, masked scan", fall_masked, point)
-    return Program("MJX, contacts, 6 iterations", fall, point)
-
-
-def mjx() -> Program:
-    """A capsule that falls on a plane and slides, 200 steps."""
-    return _mujoco(False)
-
-
-def mjx_masked() -> Program:
-    """The same, with MJX's loop of unknown length replaced by a masked scan."""
-    return _mujoco(True)
+    return Program(name, fall, jnp.asarray([0.3, -0.7, 0.5]))
 
 
 def jax_cfd() -> Program:
     """Vorticity on 64 x 64, 1000 steps of Crank-Nicolson and Runge-Kutta."""
-    flow = vorticity()
-    return Program("jax-cfd, 1000 steps", flow.over(1000), flow.point)
-
-
-def vorticity() -> Rollout:
-    """Steps of jax-cfd's spectral solver."""
     import jax_cfd.base as cfd
     import jax_cfd.spectral as spectral
 
     grid = cfd.grids.Grid((64, 64), domain=((0, 2 * np.pi), (0, 2 * np.pi)))
     equation = spectral.equations.NavierStokes2D(1e-3, grid, smooth=True)
     step = spectral.time_stepping.crank_nicolson_rk4(equation, 1e-3)
-
-    def loss(h: Any) -> Any:
-        return jnp.sum(jnp.fft.irfftn(h) ** 2)
-
     x = jnp.linspace(0, 2 * np.pi, 64, endpoint=False)
-    return Rollout(jnp.sin(x)[:, None] * jnp.cos(2 * x), jnp.fft.rfftn, step, loss)
+
+    def run(w: Any) -> Any:
+        return jnp.sum(jnp.fft.irfftn(over(1000, step, jnp.fft.rfftn(w))) ** 2)
+
+    return Program("jax-cfd, 1000 steps", run, jnp.sin(x)[:, None] * jnp.cos(2 * x))
 
 
 def brax() -> Program:
@@ -95,9 +84,8 @@ def brax() -> Program:
     state = jax.jit(env.reset)(jax.random.PRNGKey(0))
 
     def run(force: Any) -> Any:
-        body = lambda s, _: (env.step(s, force * jnp.ones(env.action_size)), None)  # noqa: E731
-        last, _ = jax.lax.scan(body, state, None, length=500)
-        return jnp.sum(last.obs**2)
+        push = force * jnp.ones(env.action_size)
+        return jnp.sum(over(500, lambda s: env.step(s, push), state).obs ** 2)
 
     return Program("brax (spring), 500 steps", run, jnp.asarray(0.01))
 
@@ -125,12 +113,6 @@ def jaxley() -> Program:
 
 def xlb() -> Program:
     """A vortex in a box of 64 x 64, 1000 steps of lattice Boltzmann, by its speed."""
-    flow = lattice_boltzmann()
-    return Program("XLB, 1000 steps", flow.over(1000), flow.point)
-
-
-def lattice_boltzmann() -> Rollout:
-    """Steps of XLB with walls."""
     import xlb as lattice
     from xlb.compute_backend import ComputeBackend
     from xlb.grid import grid_factory
@@ -149,14 +131,10 @@ def lattice_boltzmann() -> Rollout:
     _, _, mask, missing = step.prepare_fields()
     x = jnp.linspace(0.0, 2 * np.pi, 64, endpoint=False)
 
-    def start(speed: Any) -> Any:
+    def run(speed: Any) -> Any:
         vortex = [jnp.outer(jnp.sin(x), jnp.cos(x)), -jnp.outer(jnp.cos(x), jnp.sin(x))]
-        return step.equilibrium(jnp.ones((1, 64, 64)), speed * jnp.stack(vortex))
-
-    def collide(f: Any) -> Any:
-        return step(f, f, mask, missing, 1.6, 0)[1]
-
-    def loss(f: Any) -> Any:
+        f = step.equilibrium(jnp.ones((1, 64, 64)), speed * jnp.stack(vortex))
+        f = over(1000, lambda f: step(f, f, mask, missing, 1.6, 0)[1], f)
         return jnp.sum(step.macroscopic(f)[1] ** 2)
 
-    return Rollout(jnp.asarray(0.05), start, collide, loss)
+    return Program("XLB, 1000 steps", run, jnp.asarray(0.05))

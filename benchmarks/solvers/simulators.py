@@ -14,50 +14,27 @@ Packages that are not installed are left out by name.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmarks.harness import Table
+from benchmarks.harness import Table, asked
 from benchmarks.jax.candidates import compiled, difference, timed
+from benchmarks.solvers import simulator_programs, solver_programs
 from benchmarks.solvers.program import Program, quiet
-from benchmarks.solvers.simulator_programs import (
-    brax,
-    jax_cfd,
-    jaxley,
-    mjx,
-    mjx_masked,
-    xlb,
-)
-from benchmarks.solvers.solver_programs import (
-    blackjax,
-    diffrax,
-    numpyro,
-    optax,
-    optimistix,
-)
 
 import retape.jax
 
 COLUMNS = ("program", "plain: bytes, time", "ours: MB", "time", "lines", "apart")
 PROGRAMS = {
-    made.__name__: made
-    for made in (
-        diffrax,
-        optimistix,
-        mjx,
-        mjx_masked,
-        jax_cfd,
-        xlb,
-        brax,
-        jaxley,
-        numpyro,
-        blackjax,
-        optax,
+    name: getattr(module, name)
+    for module, names in (
+        (solver_programs, ("diffrax", "optimistix", "numpyro", "blackjax", "optax")),
+        (simulator_programs, ("mjx", "mjx_masked", "jax_cfd", "xlb", "brax", "jaxley")),
     )
+    for name in names
 }
 
 
@@ -98,11 +75,12 @@ def slope_along(program: Program, along: Any) -> float:
     return float(slope(program.point))
 
 
-def main(names: list[str]) -> None:
-    """Print the table, in Markdown."""
+def main() -> None:
+    """Print the table."""
+    given = asked(__doc__, PROGRAMS, {"names": ["optax", "blackjax"]})
     warnings.simplefilter("ignore")
     table = Table(*COLUMNS)
-    for name in names or list(PROGRAMS):
+    for name in given.names:
         try:
             with quiet():
                 program = PROGRAMS[name]()
@@ -113,4 +91,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

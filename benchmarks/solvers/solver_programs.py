@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from benchmarks.solvers.program import Program
+from benchmarks.solvers.program import Program, over
 
 import retape
 
@@ -118,9 +118,7 @@ def blackjax() -> Program:
         begun = integrators.IntegratorState(
             start, jnp.cos(start), energy(start), jax.grad(energy)(start)
         )
-        body = lambda s, _: (one(s, size), None)  # noqa: E731
-        last, _ = jax.lax.scan(body, begun, None, length=1000)
-        return jnp.sum(last.position**2)
+        return jnp.sum(over(1000, lambda s: one(s, size), begun).position ** 2)
 
     return Program("BlackJAX, 1000 leapfrog steps", run, jnp.asarray(0.01))
 
@@ -136,14 +134,13 @@ def optax() -> Program:
         optimizer = ox.adam(jnp.exp(log_rate))
         loss = lambda w: jnp.mean((jnp.tanh(inputs @ w) - targets) ** 2)  # noqa: E731
 
-        def step(carry: Any, _: Any) -> Any:
+        def step(carry: Any) -> Any:
             w, state = carry
             updates, state = optimizer.update(jax.grad(loss)(w), state)
-            return (ox.apply_updates(w, updates), state), None
+            return ox.apply_updates(w, updates), state
 
         w = jnp.zeros(32)
-        (w, _), _ = jax.lax.scan(step, (w, optimizer.init(w)), length=1000)
-        return loss(w)
+        return loss(over(1000, step, (w, optimizer.init(w)))[0])
 
     plan = retape.fixed_space(snapshots=20, stage=5)
     return Program("Optax, 1000 steps of Adam", fit, jnp.asarray(-8.0), plan=plan)

@@ -10,21 +10,20 @@ hand.
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
-try:
-    import pyadjoint  # pyright: ignore[reportMissingImports]
-except ImportError:
-    sys.exit(print("skipped: pip install -r benchmarks/requirements.txt"))
+from benchmarks.harness import Table, asked, missing
 from checkpoint_schedules import Move
 
 from retape.interop import to_checkpoint_schedules
 from retape.schedule import Mixed, OnlineBinomial, Schedule
 
 START, RATE = 0.5, 1.1
+
+
+missing("pyadjoint")
+import pyadjoint  # pyright: ignore[reportMissingImports]  # noqa: E402
 
 
 def by_hand(length: int) -> list[float]:
@@ -68,38 +67,47 @@ def let_it_drop() -> None:
     manager.process_taping.register(Move, drop)
 
 
-def show(name: str, made: Callable[[int], Any], lengths: tuple[int, ...]) -> None:
-    """Print a row for each length."""
-    for length in lengths:
-        want = by_hand(length)
-        try:
-            found, most = gradient(made(length), length)
-        except Exception as error:  # what the other package says is the result
-            print(f"{name:26}{length:6}  {type(error).__name__}: {error}")
-            continue
-        pairs = zip(found, want, strict=True)
-        far = max(abs(f - w) / abs(w) for f, w in pairs)
-        print(f"{name:26}{length:6}  difference {far:.0e}, {most:3} states", flush=True)
-        assert math.isclose(far, 0, abs_tol=1e-12)
+Schedules = dict[str, Callable[[int], Any]]
+
+
+def show(table: Table, manager: str, made: Schedules, lengths: list[int]) -> None:
+    """Print a row for each schedule and length."""
+    for name, make in made.items():
+        for length in lengths:
+            want = by_hand(length)
+            try:
+                found, most = gradient(make(length), length)
+            except Exception as error:  # what the other package says is the result
+                table.row(manager, name, length, f"{type(error).__name__}: {error}", "")
+                continue
+            pairs = zip(found, want, strict=True)
+            far = max(abs(f - w) / abs(w) for f, w in pairs)
+            table.row(manager, name, length, f"{far:.0e}", most)
+            assert far <= 1e-12
 
 
 def main() -> None:
     """Print the table."""
-    lengths = (1, 10, 100, 1000)
+    lengths = [1, 10] if asked(__doc__).quick else [1, 10, 100, 1000]
     known = to_checkpoint_schedules
 
-    def online(d: int, drops: bool = False, placement: Any = "doubling") -> Any:
-        return known(OnlineBinomial(d, placement=placement), drops=drops)
+    def online(drops: bool = False, placement: Any = "doubling") -> Any:
+        return known(OnlineBinomial(8, placement=placement), drops=drops)
 
-    show("Schedule(n, 8)", lambda n: known(Schedule(n, 8), n), lengths)
-    show("Mixed(n, 8)", lambda n: known(Mixed(n, 8), n), lengths)
-    show("online, 8", lambda n: online(8), lengths)
-    show("online, 8, drops=True", lambda n: online(8, drops=True), lengths)
-    print("with `Move` known to `process_taping`:")
+    table = Table("manager", "schedule", "length", "difference", "states")
+    usual: Schedules = {
+        "Schedule(n, 8)": lambda n: known(Schedule(n, 8), n),
+        "Mixed(n, 8)": lambda n: known(Mixed(n, 8), n),
+        "online, 8": lambda n: online(),
+        "online, 8, drops=True": lambda n: online(drops=True),
+    }
+    show(table, "pyadjoint's", usual, lengths)
     let_it_drop()
-    show("online, 8, drops=True", lambda n: online(8, drops=True), lengths)
-    least = lambda n: online(8, drops=True, placement="least-cost")  # noqa: E731
-    show("least-cost, drops=True", least, lengths)
+    dropping: Schedules = {
+        "online, 8, drops=True": usual["online, 8, drops=True"],
+        "least-cost, drops=True": lambda n: online(True, "least-cost"),
+    }
+    show(table, "knows `Move`", dropping, lengths)
 
 
 if __name__ == "__main__":

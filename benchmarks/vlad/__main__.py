@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from benchmarks.harness import Table, asked, drawn, in_a_process
 from benchmarks.vlad.measure import interpreters
 from benchmarks.vlad.published import ORIGINAL_HERE, PUBLISHED
@@ -79,14 +80,9 @@ def native_primal(l: int) -> dict[str, float]:  # noqa: E741
 
 def fit(points: list[tuple[float, float]]) -> tuple[float, float, float]:
     """Least squares of y = a + b x: a, b and the root of the mean squared residual."""
-    n = len(points)
-    mx = sum(x for x, _ in points) / n
-    my = sum(y for _, y in points) / n
-    sxx = sum((x - mx) ** 2 for x, _ in points)
-    b = sum((x - mx) * (y - my) for x, y in points) / sxx
-    a = my - b * mx
-    residual = math.sqrt(sum((y - a - b * x) ** 2 for x, y in points) / n)
-    return a, b, residual
+    x, y = np.array(points).T
+    b, a = np.polyfit(x, y, 1)
+    return a, b, np.sqrt(np.mean((y - a - b * x) ** 2))
 
 
 def tell_fits(name: str, points: list[tuple[int, float]]) -> None:
