@@ -1,6 +1,6 @@
 """Is each budget held, by a counter that knows nothing of budgets, to the same bits?
 
-    python -m benchmarks.torch.held [--accelerate] [gpt|fft|llama|odeint|streams ...]
+    python -m benchmarks.torch.held [--accelerate] [our-gpt|llama|rk4|streams ...]
 
 Small models of ours, and of `transformers`, `torchdiffeq`, and of `timm` and
 `torch_geometric` where these are installed; on a GPU also programs of what only that
@@ -152,8 +152,10 @@ class Runs:
 
 
 def main() -> None:
-    table = {**programs.SMALL, **others.models(), **cuda_programs.PROGRAMS}
-    given = asked(__doc__, table, accelerate=False, quick={"names": ["mamba", "fft"]})
+    own = {f"our-{name}": make for name, make in programs.SMALL.items()}
+    table = {**own, **others.models(), **cuda_programs.PROGRAMS}
+    assert len(table) == len(own) + len(others.models()) + len(cuda_programs.PROGRAMS)
+    given = asked(__doc__, table, accelerate=False, quick={"names": ["our-fft"]})
     if given.names == list(table) and not ON_CUDA:
         given.names = [name for name in table if name not in cuda_programs.PROGRAMS]
     start_under_the_counter()

@@ -72,10 +72,10 @@ def test_few_operators_leave_a_small_budget_to_tensors() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the counter is preloaded")
 def test_the_whole_heap_is_within_the_budget() -> None:
     """Tensors, the record, plans and how they are found, by a counter of `malloc`."""
-    command = [sys.executable, "-m", "benchmarks.torch.held", "gpt", "fft"]
+    command = [sys.executable, "-m", "benchmarks.torch.held", "our-gpt", "our-fft"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     rows = re.findall(
-        r"^\| (?:gpt|fft) \| [a-z]+ \| (\S+) \| (\S+) ", done.stdout, re.M
+        r"^\| our-(?:gpt|fft) \| [a-z]+ \| (\S+) \| (\S+) ", done.stdout, re.M
     )
     assert len(rows) == 10 and "\n12 rows, of which 0 exceeded" in done.stdout
     assert all(1 < float(budget) >= float(most) for budget, most in rows)
