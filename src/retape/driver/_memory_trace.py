@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from retape.driver._progress import Progress
 from retape.schedule import Drop, Restore, Reverse, Sweep
 from retape.schedule._action import Action
 from retape.schedule._in_use import in_use
+
+T = TypeVar("T")
 
 _MOST = 4096
 """Samples kept: neighbours are merged beyond, so long runs take no more memory."""
@@ -125,21 +127,8 @@ def predict_memory(
         7 10 7
         8 0 7
     """
-    kept: list[Moment] = []
-    stride, count = 1, 0
+    kept = _Thinned[Moment](_fuller)
     working = working_bytes
-
-    def keep(now: Moment) -> None:
-        nonlocal stride, count
-        if count % stride and kept:
-            kept[-1] = max(kept[-1], now, key=lambda m: m.total)
-        else:
-            kept.append(now)
-        count += 1
-        if len(kept) == _MOST:
-            pairs = zip(kept[::2], kept[1::2], strict=True)
-            kept[:] = [max(pair, key=lambda m: m.total) for pair in pairs]
-            stride *= 2
 
     def tape_of(start: int, stop: int) -> int:
         return (stop - start) * tape_bytes
@@ -153,8 +142,36 @@ def predict_memory(
         if isinstance(action, Reverse | Sweep):
             working = working_bytes + cotangent_bytes
         disk = sum(held[tier] for tier in held if on_disk or tier == "disk")
-        keep(Moment(work, sum(held.values()) - disk, tape, working, disk))
-    return tuple(kept)
+        kept.add(Moment(work, sum(held.values()) - disk, tape, working, disk))
+    return tuple(kept.points)
+
+
+@dataclass(slots=True)
+class _Thinned(Generic[T]):
+    """Points in their order; of many, neighbours are merged.
+
+    Attributes:
+        merged: Of two neighbours one.
+        points: They.
+    """
+
+    merged: Callable[[T, T], T]
+    points: list[T] = field(default_factory=list[T])
+    _stride: int = 1
+    _count: int = 0
+
+    def add(self, point: T) -> None:
+        """Keep a point, or merge it with the one before."""
+        points = self.points
+        if self._count % self._stride and points:
+            points[-1] = self.merged(points[-1], point)
+        else:
+            points.append(point)
+        self._count += 1
+        if len(points) == _MOST:
+            pairs = zip(points[::2], points[1::2], strict=True)
+            points[:] = [self.merged(*pair) for pair in pairs]
+            self._stride *= 2
 
 
 @dataclass(slots=True)
@@ -173,12 +190,10 @@ class Meter:
         True
     """
 
-    samples: list[Sample] = field(default_factory=list[Sample])
     after: Callable[[Progress], None] | None = None
     _began: float = 0.0
     _base: int = 0
-    _stride: int = 1
-    _count: int = 0
+    _kept: _Thinned[Sample] = field(default_factory=lambda: _Thinned[Sample](_merged))
     _ours: bool = False
 
     def __enter__(self) -> Self:
@@ -207,18 +222,18 @@ class Meter:
         if self.after is not None:
             self.after(progress)
 
+    @property
+    def samples(self) -> list[Sample]:
+        """What was measured; peaks are never lost."""
+        return self._kept.points
+
     def add(self, sample: Sample) -> None:
-        """Keep a sample, or merge it with the one before: peaks are never lost."""
-        samples = self.samples
-        if self._count % self._stride and samples:
-            samples[-1] = _merged(samples[-1], sample)
-        else:
-            samples.append(sample)
-        self._count += 1
-        if len(samples) == _MOST:
-            pairs = zip(samples[::2], samples[1::2], strict=True)
-            samples[:] = [_merged(*pair) for pair in pairs]
-            self._stride *= 2
+        """Keep a sample."""
+        self._kept.add(sample)
+
+
+def _fuller(one: Moment, other: Moment) -> Moment:
+    return one if one.total >= other.total else other
 
 
 def _merged(one: Sample, other: Sample) -> Sample:

@@ -19,12 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from retape._errors import MachineError
 from retape.driver._cotangent_form import CotangentForm, looked_at
 from retape.driver._outgrown import Sample
 from retape.driver._program import Program
+from retape.driver._step_records import (
+    End,
+    LastStep,
+    Recorded,
+    StepCapsule,
+    StepTape,
+    Swept,
+)
 from retape.driver._user_functions import add_term, is_true
 from retape.storage import copy_tree, fingerprint, tree_nbytes
 from retape.storage._trees._form import UNKNOWN, Form, form_of
@@ -37,78 +45,6 @@ from retape.storage._trees._tree import (
 
 X = TypeVar("X")
 G = TypeVar("G")
-
-
-class StepCapsule(NamedTuple):
-    """The state before a step.
-
-    Attributes:
-        step: The number of the step.
-        state: The state.
-        cost: The cost terms of the states before it, summed up.
-        live: Whether the memory of the state may be the program's own.
-        after: In a store that outlives its process: a digest of what the step does.
-    """
-
-    step: int
-    state: Any
-    cost: Any
-    live: bool
-    after: str = ""
-
-
-class StepTape(NamedTuple):
-    """A tape: its first step, and what the adjoint of each step needs."""
-
-    first: int
-    kept: list[Any]
-
-
-class End(NamedTuple):
-    """The end of a run: the tape of its last stage, the steps, the state, the cost."""
-
-    tape: StepTape
-    steps: int
-    state: Any
-    cost: Any
-
-
-class LastStep(NamedTuple):
-    """A step that was reversed: its number, and what its adjoint was given."""
-
-    step: int
-    kept: Any
-    cotangent: Any
-
-
-class Swept(NamedTuple):
-    """The cotangent that the driver carries, with the run's output.
-
-    Attributes:
-        state: The state after the last step.
-        cost: The sum of the cost terms of all states; `None` without them.
-        cotangent: That of the state before the stages that are reversed so far.
-        begun: A digest of that of the last state, where the machine signs.
-        last: The last step that was reversed, where the machine signs.
-    """
-
-    state: Any
-    cost: Any
-    cotangent: Any
-    begun: str = ""
-    last: LastStep | None = None
-
-
-class Recorded(NamedTuple):
-    """What a record has of a cotangent.
-
-    Attributes:
-        swept: What leads to it.
-        digest: Of it.
-    """
-
-    swept: Swept
-    digest: str
 
 
 @dataclass(slots=True)
@@ -200,13 +136,8 @@ class StepMachine(Generic[X, G]):
             return self.sweep(self.tape(capsule, steps)[0], steps, cotangent)
         if steps == 1:
             first, x, _, live, _ = capsule
-            return self.sweep(
-                StepTape(
-                    first, [looked_at(copy_tree, x, _STATE, first) if live else x]
-                ),
-                1,
-                cotangent,
-            )
+            kept = [self._held(x, first, live)]
+            return self.sweep(StepTape(first, kept), 1, cotangent)
         # The state after the stage is not needed: the last step is not run.
         (first, kept), (_, x, _, live, _) = self.tape(capsule, steps - 1)
         kept.append(self._held(x, first, live))

@@ -11,7 +11,6 @@ leaves its name, and who finds another name there than its own writes nothing mo
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import posixpath
@@ -21,8 +20,7 @@ from typing import Any
 
 from retape._errors import SnapshotError, StoreError
 from retape._extras import require
-from retape.storage._codec import label_in
-from retape.storage._run_directory import RECORD, RECORD_BEFORE, Folder, Key
+from retape.storage._run_directory import Folder
 
 _OWNER = "owner.json"
 
@@ -76,20 +74,12 @@ class RemoteFolder(Folder):
         """Whether `claim` was called."""
         return self._token is not None
 
-    def has(self, key: Key) -> bool:
-        """Whether it is there."""
-        return self._do("read", lambda: self.fs.exists(self._at(self.name(key))))
+    def exists(self, name: str) -> bool:
+        def looked_up() -> bool:
+            self.fs.invalidate_cache(self.path)
+            return self.fs.exists(self._at(name))
 
-    def label(self, key: Key) -> dict[str, Any]:
-        """Its label; nothing if it cannot be read."""
-        try:
-            data = self._cat(self.name(key))
-            return label_in(io.BytesIO(data), len(data))
-        except StoreError:
-            return {}
-
-    def remove_unfinished(self) -> None:
-        """There is nothing unfinished: objects are whole."""
+        return self._do("read", looked_up)
 
     def names(self) -> set[str]:
         def listed() -> set[str]:
@@ -118,13 +108,10 @@ class RemoteFolder(Folder):
 
         self._do("written", removed)
 
-    def write_record(self, data: bytes) -> None:
-        """Write the record; the one that was the last is now the one before."""
+    def rename(self, name: str, to: str) -> None:
+        # Copied: were it moved, none would be there for a moment.
         self._refuse_if_taken()
-        if RECORD in self.names():
-            last, before = self._at(RECORD), self._at(RECORD_BEFORE)
-            self._do("written", lambda: self.fs.cp_file(last, before))
-        self._do("written", lambda: self._pipe(RECORD, data))
+        self._do("written", lambda: self.fs.cp_file(self._at(name), self._at(to)))
 
     def _at(self, name: str) -> str:
         return posixpath.join(self.path, name)

@@ -6,13 +6,14 @@ system releases when its process ends keeps a second process out.
 """
 
 import errno
+import io
 import os
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from retape._errors import SnapshotError, StoreError
 from retape.storage._base import AnotherRun
-from retape.storage._codec import decode, read_label
+from retape.storage._codec import decode, label_in, read_label
 from retape.storage._file_lock import Lock, NoLock, sync_directory
 
 Key: TypeAlias = tuple[str, int]
@@ -46,6 +47,29 @@ class Folder:
     def unlink(self, name: str) -> None:
         """Remove a file, if it is there."""
         raise NotImplementedError
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        raise NotImplementedError
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, in the place of what has it."""
+        raise NotImplementedError
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed process has left half done."""
+
+    def has(self, key: Key) -> bool:
+        """Whether there is a file of this state or tape."""
+        return self.exists(self.name(key))
+
+    def label(self, key: Key) -> dict[str, Any]:
+        """The label of a file; nothing if it cannot be read."""
+        try:
+            data = self.contents(self.name(key))
+        except StoreError:
+            return {}
+        return label_in(io.BytesIO(data), len(data))
 
     def name(self, key: Key) -> str:
         """The name of a state or a tape."""
@@ -101,6 +125,22 @@ class Folder:
                 self.unlink(RECORD)
                 return found
         return self.read(RECORD_BEFORE)
+
+    def record_contents(self) -> tuple[str, bytes] | None:
+        """The file of the record that `read_record` finds, and its bytes."""
+        self.read_record()  # It removes a damaged one that has another before it.
+        there = next((n for n in (RECORD, RECORD_BEFORE) if self.exists(n)), None)
+        return None if there is None else (f"{self}/{there}", self.contents(there))
+
+    def write_record(self, data: bytes) -> None:
+        """Write the record; the one that was the last is now the one before.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        if self.exists(RECORD):
+            self.rename(RECORD, RECORD_BEFORE)
+        self.write(RECORD, data)
 
     def remove_last_record(self) -> None:
         """Remove the last record: the one before it is now the last."""
@@ -165,9 +205,8 @@ class RunDirectory(Folder):
         """Whether `claim` was called, by this process or the one it was forked from."""
         return self._lock is not None
 
-    def has(self, key: Key) -> bool:
-        """Whether there is a file of this state or tape."""
-        return (self.path / self.name(key)).exists()
+    def exists(self, name: str) -> bool:
+        return (self.path / name).exists()
 
     def label(self, key: Key) -> dict[str, Any]:
         """The label of a file, its arrays left unread; nothing if it cannot be read."""
@@ -231,25 +270,11 @@ class RunDirectory(Folder):
             _remove(part)
             raise failed(file, "written", error) from error
 
-    def record_contents(self) -> tuple[str, bytes] | None:
-        """The file of the record that `read_record` finds, and its bytes."""
-        self.read_record()  # It removes a damaged one that has another before it.
-        there = next((n for n in (RECORD, RECORD_BEFORE) if n in self.names()), None)
-        return None if there is None else (f"{self}/{there}", self.contents(there))
-
-    def write_record(self, data: bytes) -> None:
-        """Write the record; the one that was the last is now the one before.
-
-        Raises:
-            StoreError: If it cannot be written.
-        """
-        last = self.path / RECORD
+    def rename(self, name: str, to: str) -> None:
         try:
-            if last.exists():
-                last.replace(self.path / RECORD_BEFORE)
+            (self.path / name).replace(self.path / to)
         except OSError as error:
-            raise failed(last, "written", error) from error
-        self.write(RECORD, data)
+            raise failed(self.path / name, "written", error) from error
 
     def _refuse_forked_child(self) -> None:
         """Keep a forked child from using what its parent has claimed."""
