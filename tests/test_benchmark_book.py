@@ -53,3 +53,23 @@ def test_the_index_says_of_every_program_where_its_figures_stand():
             pages = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", line)
             assert pages, line
             assert all((ROOT / "benchmarks" / page).is_file() for page in pages), line
+
+
+def test_every_benchmark_that_a_text_names_is_there():
+    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
+    texts += [*(ROOT / "src").glob("**/*.py"), *(ROOT / "docs").glob("**/*.md")]
+    texts += [
+        f for f in (ROOT / "benchmarks").glob("**/*") if f.suffix in (".py", ".md")
+    ]
+    named = 0
+    for file in texts:
+        text = file.read_text()
+        modules = re.findall(r"-m (benchmarks(?:\.\w+)*)", text)
+        paths = [f"{each.replace('.', '/')}.py" for each in modules]
+        paths += re.findall(r"benchmarks/\w+(?:/\w+)*\.\w+", text)
+        for path in paths:
+            there = ROOT / path
+            main = there.with_suffix("") / "__main__.py"
+            assert there.is_file() or main.is_file(), (file, path)
+        named += len(paths)
+    assert named > 50

@@ -101,55 +101,51 @@ def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
     return Taken(told.temp_size_in_bytes, *launches(text, turns))
 
 
-Way = tuple[str, Callable[[], Callable[..., Any]]]
+Way = tuple[str, Callable[..., Any]]
 
 
 def rivals(workload: Workload) -> Iterator[Way]:
     """Gradients that are not ours, by their names."""
     program = workload.program
     if workload.steps is not None:
-        yield "plain", lambda: jax.grad(program(scanned))
-        yield "scans by hand", lambda: jax.grad(program(by_hand))
-    yield "Equinox", lambda: jax.grad(program(equinox(32)))
+        yield "plain", jax.grad(program(scanned))
+        yield "scans by hand", jax.grad(program(by_hand))
+    yield "Equinox", jax.grad(program(equinox(32)))
 
 
 def ours(workload: Workload, budget: int | None) -> Iterator[Way]:
     """Gradients of ours, by their names."""
     program = workload.program
-    yield "Retape", lambda: retape.jax.grad(program(scanned))
+    yield "Retape", retape.jax.grad(program(scanned))
     if workload.name == "BPTT":
-        yield "Retape, length unknown", lambda: retape.jax.grad(program(unknown))
+        yield "Retape, length unknown", retape.jax.grad(program(unknown))
     if budget is not None:
-        plan = retape.within(budget)
-        name = f"Retape, within {budget:,} bytes"
-        yield name, lambda: retape.jax.grad(program(scanned), plan=plan)
+        gradient = retape.jax.grad(program(scanned), plan=retape.within(budget))
+        yield f"Retape, within {budget:,} bytes", gradient
 
 
 def rows(workload: Workload, table: Table) -> None:
-    """Print what each way takes."""
-    steps, budget = workload.steps or 1, None
-    for name, make in rivals(workload):
-        found = row(table, workload, steps, name, make)
+    """Print what each way takes; the budget is what the first rival but plain took."""
+    budget = None
+    for name, gradient in rivals(workload):
+        found = row(table, workload, name, gradient)
         if found is not None and name != "plain":
             budget = budget or found.temp
-    for name, make in ours(workload, budget):
-        row(table, workload, steps, name, make)
+    for name, gradient in ours(workload, budget):
+        row(table, workload, name, gradient)
 
 
 def row(
-    table: Table,
-    workload: Workload,
-    steps: int,
-    name: str,
-    make: Callable[[], Callable[..., Any]],
+    table: Table, workload: Workload, name: str, gradient: Callable[..., Any]
 ) -> Taken | None:
     """Print a row; `None` if a gradient cannot be taken."""
     try:
-        found = taken(make(), workload)
+        found = taken(gradient, workload)
     except Exception as why:
         table.row(workload.name, name, type(why).__name__, "", "")
         return None
-    per_step = ["?" if n is None else n / steps for n in (found.kernels, found.waits)]
+    steps, counts = workload.steps or 1, (found.kernels, found.waits)
+    per_step = ["?" if n is None else n / steps for n in counts]
     table.row(workload.name, name, found.temp / 1e6, *per_step)
     return found
 

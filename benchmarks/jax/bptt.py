@@ -22,7 +22,7 @@ from benchmarks.accelerators.workloads import (
     unknown,
 )
 from benchmarks.harness import asked
-from benchmarks.jax.candidates import compare, show
+from benchmarks.jax.candidates import compare
 
 import retape
 import retape.jax
@@ -49,8 +49,8 @@ def main() -> None:
         name = f"retape, {plan.budget / 1e6:.3g} MB"
         candidates[name] = ours(workload.program(scanned))
         candidates[f"{name}, n unknown"] = ours(workload.program(unknown))
-    rows = compare(candidates, (workload.point,))
-    show(f"BPTT, {workload.steps} steps of {workload.point.size} floats", rows)
+    title = f"BPTT, {workload.steps} steps of {workload.point.size} floats"
+    compare(title, candidates, (workload.point,))
 
 
 if __name__ == "__main__":

@@ -40,40 +40,26 @@ def compiled(fun: Callable[..., Any], *args: Any) -> Compiled:
     return Compiled(program, program.memory_analysis().temp_size_in_bytes, seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One candidate's figures; `ratio` and `error` are to the first of them."""
-
-    name: str
-    seconds: float
-    ratio: float
-    megabytes: float
-    compile_seconds: float
-    error: float
-
-
 def compare(
+    title: str,
     candidates: dict[str, Callable[..., Any]],
     args: Sequence[Any],
     rounds: int = 5,
     clock: Clock = time.perf_counter,
-) -> list[Row]:
-    """Compile all, run all in turn, compare results and times with the first one's."""
+) -> None:
+    """Compile all, run all in turn, and print a row of each.
+
+    Times and results are compared with the first one's.
+    """
     made = {name: compiled(fun, *args) for name, fun in candidates.items()}
     results = {name: each(*args) for name, each in made.items()}
     times = timed(made, args, rounds, clock)
     base = next(iter(candidates))
-    return [
-        Row(
-            name,
-            times[name].median,
-            times[name].over(times[base]),
-            each.nbytes / 1e6,
-            each.seconds,
-            difference(results[name], results[base]),
-        )
-        for name, each in made.items()
-    ]
+    table = Table("", "ms", "ratio", "MB", "compile s", "difference", title=title)
+    for name, each in made.items():
+        figures = 1e3 * times[name].median, times[name].over(times[base])
+        error = difference(results[name], results[base])
+        table.row(name, *figures, each.nbytes / 1e6, each.seconds, f"{error:.0e}")
 
 
 def timed(
@@ -97,11 +83,3 @@ def difference(a: Any, b: Any) -> float:
         # `max` would lose what is not a number.
         found = float(np.maximum(found, off))
     return found
-
-
-def show(title: str, rows: Sequence[Row]) -> None:
-    """Print a table."""
-    table = Table("", "ms", "ratio", "MB", "compile s", "difference", title=title)
-    for r in rows:
-        figures = 1e3 * r.seconds, r.ratio, r.megabytes, r.compile_seconds
-        table.row(r.name, *figures, f"{r.error:.0e}")

@@ -19,7 +19,7 @@ import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from benchmarks.harness import EXAMPLES, asked
-from benchmarks.jax.candidates import compare, show
+from benchmarks.jax.candidates import compare
 
 import retape
 import retape.jax
@@ -114,8 +114,8 @@ def main() -> None:
     for name, plan in plans.items():
         candidates[f"retape, {name}"] = retape.jax.grad(paper.program, plan=plan)
     args = (paper.start(N), float(length))
-    rows = compare(candidates, args, rounds=3)
-    show(f"Fig. 8, l = {length}, {steps} inner iterations", rows)
+    title = f"Fig. 8, l = {length}, {steps} inner iterations"
+    compare(title, candidates, args, rounds=3)
 
 
 if __name__ == "__main__":

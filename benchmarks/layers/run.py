@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 from benchmarks.harness import asked
-from benchmarks.jax.candidates import compare, show
+from benchmarks.jax.candidates import compare
 from benchmarks.layers.model import (
     Shape,
     layer,
@@ -109,8 +109,8 @@ def main() -> None:
     for name in given.names:
         ways, each = tables[name]
         graded = {name: jax.value_and_grad(loss) for name, loss in ways.items()}
-        rows = compare(graded, (each, h), given.rounds, time.process_time)
-        show(f"{shape.layers} layers in a {name}", rows)
+        title = f"{shape.layers} layers in a {name}"
+        compare(title, graded, (each, h), given.rounds, time.process_time)
 
 
 if __name__ == "__main__":

@@ -59,15 +59,12 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
 }  # fmt: skip
 
 
-def traced(model: nn.Module, x: Tensor) -> Problem:
-    """The joint graph that the compiler makes of a model and a loss."""
-    found: list[Problem] = []
+def asked_of(function: Callable[..., Tensor], *args: Any) -> tuple[Joint, list[Any]]:
+    """The graph that a partitioner is given, and what is usually saved of it."""
+    found: list[tuple[Joint, list[Any]]] = []
 
     def choose(joint: Joint, usual: list[Any]) -> list[Any]:
-        place = {node: k for k, node in enumerate(joint.nodes)}
-        late = [n for n, b in zip(joint.nodes, joint.backward, strict=True) if b]
-        total = sum(joint.cost) + sum(flops(n) + traffic(n) for n in late)
-        found.append(Problem(joint, frozenset(place[n] for n in usual), total))
+        found.append((joint, usual))
         return usual
 
     def split(graph: Any, inputs: Any, **options: Any) -> Any:
@@ -77,8 +74,14 @@ def traced(model: nn.Module, x: Tensor) -> Problem:
         return compile_graph("aot_eager", graph, inputs, split, {})
 
     torch._dynamo.reset()
-    loss = torch.compile(  # type: ignore[call-overload]
-        lambda x: model(x).square().mean(), backend=backend, fullgraph=True
-    )
-    loss(x)
+    compiled: Any = torch.compile(function, backend=backend, fullgraph=True)  # type: ignore[call-overload]
+    compiled(*args)
     return found[0]
+
+
+def traced(model: nn.Module, x: Tensor) -> Problem:
+    """The joint graph of a model and a loss."""
+    joint, usual = asked_of(lambda x: model(x).square().mean(), x)
+    late = [n for n, b in zip(joint.nodes, joint.backward, strict=True) if b]
+    total = sum(joint.cost) + sum(flops(n) + traffic(n) for n in late)
+    return Problem(joint, frozenset(map(joint.nodes.index, usual)), total)

@@ -10,7 +10,6 @@ gradients have the bits of the plain run.
 import contextlib
 import os
 import tempfile
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,26 +25,8 @@ from retape._errors import BudgetError
 WORDS = 64
 
 
-@dataclass(frozen=True)
-class Row:
-    """A budget of one process, and what its runs took.
-
-    Attributes:
-        budget: In bytes, for activations and cotangents.
-        peak: The most that the runs counted of these.
-        again: Operators run again over operators recorded.
-        same_bits: The loss and all gradients were those of the plain run.
-    """
-
-    budget: int
-    peak: int
-    again: float
-    same_bits: bool
-
-    @property
-    def holds(self) -> bool:
-        """Whether the budget was kept."""
-        return self.peak <= self.budget
+Row = tuple[int, int, float, bool]
+"""A budget, the peak that its runs counted, what was run again, and the same bits?"""
 
 
 def sharded(layers: int, width: int) -> Any:
@@ -109,7 +90,7 @@ def measure(layers: int, width: int, length: int, count: int, runs: int) -> list
             same &= all(map(torch.equal, plain, bits(model, text, run)))
             peak = max(peak, run.report.peak_bytes)
         again = run.report.recomputed / run.report.steps
-        rows.append(Row(budget, peak, again, same))
+        rows.append((budget, peak, again, same))
     return rows
 
 
@@ -141,9 +122,10 @@ def main() -> None:
     found = sweep(given.layers, budgets=given.budgets, processes=given.processes)
     table = Table("process", "budget MB", "peak MB", "again", "bits", "held")
     for rank, rows in enumerate(found):
-        for row in rows:
-            bits, held = "same" if row.same_bits else "OTHER", row.holds or "OVER"
-            table.row(rank, row.budget / 1e6, row.peak / 1e6, row.again, bits, held)
+        for budget, peak, again, same in rows:
+            held = "yes" if peak <= budget else "OVER"
+            bits = "same" if same else "OTHER"
+            table.row(rank, budget / 1e6, peak / 1e6, again, bits, held)
 
 
 if __name__ == "__main__":

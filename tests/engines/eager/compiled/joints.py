@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from benchmarks.torch.account import account as account
 from benchmarks.torch.account import closure
-from torch import Tensor, fx, nn
+from benchmarks.torch.graphs import asked_of
+from torch import Tensor, nn
 
-from retape.engines.eager.compiled._backends import compile_graph
 from retape.engines.eager.compiled._count import PlanCounter
 from retape.engines.eager.compiled._front import front
-from retape.engines.eager.compiled._partition import partition
 
 
 class Seen:
@@ -40,21 +39,8 @@ class Seen:
 def seen(function: Callable[..., Tensor], *args: Any) -> Seen:
     """Compile a function and run it; hand out its joint graph."""
     found = Seen()
-
-    def choose(joint: Any, usual: list[fx.Node]) -> list[fx.Node]:
-        place = {node: k for k, node in enumerate(joint.nodes)}
-        found.joint = joint
-        found.usual = frozenset(place[node] for node in usual)
-        return usual
-
-    def split(graph: fx.GraphModule, inputs: Any, **options: Any) -> Any:
-        return partition(graph, inputs, choose, **options)
-
-    def backend(graph: fx.GraphModule, inputs: Any) -> Any:
-        return compile_graph("aot_eager", graph, inputs, split, {})
-
-    torch._dynamo.reset()
-    torch.compile(function, backend=backend, fullgraph=True)(*args)
+    found.joint, usual = asked_of(function, *args)
+    found.usual = frozenset(map(found.joint.nodes.index, usual))
     return found
 
 
