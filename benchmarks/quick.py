@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
@@ -170,10 +170,10 @@ def figure(value: float, kind: str, note: str) -> dict[str, Any]:
     return {"value": float(f"{value:.3g}"), "kind": kind, "note": note}
 
 
-def book() -> dict[str, Any]:
-    """All figures, and where and when they were taken."""
+def book(engines: Iterable[str]) -> dict[str, Any]:
+    """Figures of some engines, and where and when they were taken."""
     began = perf_counter()
-    figures = {name: run() for name, run in ENGINES.items()}
+    figures = {name: ENGINES[name]() for name in engines}
     git = ("git", "rev-parse", "--short", "HEAD")
     commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout
     packages = ("jax", "jaxlib", "torch", "numpy")
@@ -228,13 +228,16 @@ def as_page(found: dict[str, Any], text: str) -> str:
 
 def main() -> None:
     """Print the figures; name what got worse."""
-    options = harness.asked(__doc__, write=False)
-    found = book()
+    quick = {"names": ["schedules", "step functions"]}
+    options = harness.asked(__doc__, ENGINES, quick, write=False)
+    if options.write and options.names != list(ENGINES):
+        sys.exit("--write is for the figures of all engines: name none")
+    found = book(options.names)
     print(json.dumps(found, indent=2))
     if BOOK.exists():
         old = json.loads(BOOK.read_text())
-        for engine, figures in old["figures"].items():
-            for line in worse(found["figures"].get(engine, {}), figures):
+        for engine in options.names:
+            for line in worse(found["figures"][engine], old["figures"].get(engine, {})):
                 print(f"worse than {old['commit']}: {engine}, {line}", file=sys.stderr)
     if options.write:
         BOOK.write_text(json.dumps(found, indent=2) + "\n")
