@@ -58,7 +58,7 @@ SEAMS = {
     "retape.engines.eager.analysis._operator_cost": "against PyTorch's own counter",
     "retape.engines.eager.compiled": "joint graphs and all their plans by brute force",
     "retape.engines.eager.plan._dynamic_programme": "the oracle of plans",
-    "retape.engines.eager.plan._learned": "plans are forgotten between tests",
+    "retape.engines.eager.plan._book": "plans are forgotten between tests",
     "retape.engines.eager.replay._drop_snapshots": "against brute force",
     "retape.engines.eager.trace._operator_traits": "against PyTorch's schemas",
     # Devices, containers and processes that are not here.

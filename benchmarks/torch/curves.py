@@ -33,7 +33,7 @@ from torch import Tensor
 import retape.torch
 from retape import BudgetError, UnsupportedError
 from retape.engines.eager.analysis._operator_cost import step_costs
-from retape.engines.eager.plan._learned import forget_lessons
+from retape.engines.eager.plan._book import forget_plans
 from retape.engines.eager.replay import _backward
 
 # The third run follows a plan, the fourth one that knows what the third held.
@@ -216,7 +216,7 @@ def main() -> None:
 
         def forget(program: Program = program) -> None:
             if given.fresh or given.estimated:
-                forget_lessons()
+                forget_plans()
             if given.estimated:
                 retape.torch.estimate(program.loss)
 

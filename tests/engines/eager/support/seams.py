@@ -7,12 +7,12 @@ what is run again, and a report counts operators.
 
 from typing import Any
 
-from retape.engines.eager.plan._learned import forget_lessons
+from retape.engines.eager.plan._book import forget_plans
 
 
 def forget() -> None:
     """All plans of this process."""
-    forget_lessons()
+    forget_plans()
 
 
 def cost_again(run: Any, found: Any) -> int:

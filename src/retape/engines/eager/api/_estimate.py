@@ -19,9 +19,8 @@ from retape.engines.eager.analysis._measure import measure
 from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
 from retape.engines.eager.api._argument_checks import check_callable
 from retape.engines.eager.api._record_shapes import record_shapes
-from retape.engines.eager.plan._fit import Fit
-from retape.engines.eager.plan._known import UNITS, Known, programs
-from retape.engines.eager.plan._learned import FEWEST_ENTRIES
+from retape.engines.eager.plan._book import UNITS, choose, expect
+from retape.engines.eager.plan._program import FEWEST_ENTRIES, Program
 
 _POINTS = 10
 # A quarter of the forward again is about a twelfth of a step of training.
@@ -64,7 +63,7 @@ class Estimate:
     curve: tuple[Point, ...]
     sensible: int
     _plans: "Callable[[int], float]"
-    known: Known | None = field(default=None, repr=False, compare=False)
+    known: Program | None = field(default=None, repr=False, compare=False)
 
     def recomputed(self, memory: int | float | str) -> float:
         """The share of the forward that a plan in a budget runs again.
@@ -205,8 +204,9 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
         return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1, lambda _: 0.0)
     enough = ample_budget(keeper.enough, keeper.bookkeeping)
     end = ForwardEnd.of(run)._replace(there=there)
-    known = Known(measure(run, UNITS, end), whole_mark(run), enough)
-    programs.expect(known)
+    measured = measure(run, UNITS, end)
+    known = Program(whole_mark(run), measured=measured, estimated=enough)
+    expect(known)
     share = _shares(known)
     curve = _monotone([Point(m, share(m)) for m in _budgets(least, enough)], enough)
     good = (each.memory for each in curve if each.recomputed <= _SENSIBLE)
@@ -217,12 +217,13 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     return Estimate(steps, least, enough, curve, sensible, share, known)
 
 
-def _shares(known: Known) -> Callable[[int], float]:
+def _shares(known: Program) -> Callable[[int], float]:
     """The share of the forward that the plan in a budget runs again."""
+    assert known.measured is not None
     total = max(1, known.measured.cost)
 
     def share(memory: int) -> float:
-        choice = known.choose(memory, Fit(), FEWEST_ENTRIES)
+        choice = choose(known, memory, FEWEST_ENTRIES)
         return inf if choice is None else choice.cost / total
 
     return share

@@ -10,14 +10,14 @@ from retape.engines.eager.analysis._measured import whole_mark
 from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._estimate import Estimate
 from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.plan._known import Known
 from retape.engines.eager.plan._planned_forward import PlannedKeeper
+from retape.engines.eager.plan._program import Program
 from retape.engines.eager.trace._run import Run
 
 
 def estimated_budget(
     found: Estimate, memory: object, others: dict[str, object]
-) -> tuple[int, Known | None]:
+) -> tuple[int, Program | None]:
     """The budget of a run that is to follow an estimate, and the program.
 
     Args:
@@ -43,13 +43,14 @@ def estimated_budget(
     return nbytes, found.known
 
 
-def tell_if_another(known: Known, run: Run, keeper: Keeper) -> None:
+def tell_if_another(known: Program, run: Run, keeper: Keeper) -> None:
     """Warn if a run that is over has not done what was estimated."""
     plan = keeper.plan if isinstance(keeper, PlannedKeeper) else None
     if plan is not None and not plan.broken:
         if plan.measured is known.measured:
             return
     if run.living and whole_mark(run) != known.mark:
+        assert known.measured is not None, "it was estimated"
         warn(
             f"The program that was run (`{len(run.trace.steps)}` operators) is not the "
             f"one that `plan` was estimated for (`{len(known.measured.costs)}`), so "

@@ -29,11 +29,11 @@ from retape.engines.eager.api._estimated_plan import estimated_budget, tell_if_a
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import Store, as_store, keep_in
 from retape.engines.eager.loop._recorder import LoopBlock, in_loop
+from retape.engines.eager.plan._book import Ledger, expect, ledger_for
 from retape.engines.eager.plan._in_store import is_unlimited, price_of
-from retape.engines.eager.plan._known import Known, programs
-from retape.engines.eager.plan._learned import Lessons, lessons_for
 from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper
+from retape.engines.eager.plan._program import Program
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
 from retape.engines.eager.record._policy import Policy, as_function
 from retape.engines.eager.record._regions import RegionNames
@@ -63,7 +63,7 @@ class Recomputation:
         policy: Policy | None = None,
         loop: bool = False,
         store: Store | None = None,
-        known: Known | None = None,
+        known: Program | None = None,
     ) -> None:
         self._limits = limits
         self._known = known
@@ -72,11 +72,11 @@ class Recomputation:
         self._policy = policy
         self._store = store
         self._tally = Tally()
-        self._lessons: Lessons | None = None
+        self._ledger: Ledger | None = None
         watched = verify or policy is not None or loop
         watched |= store is not None and not is_unlimited(store)
         if self._learns and limits.memory is not None and not watched:
-            self._lessons = lessons_for(limits.memory, price_of(store))
+            self._ledger = ledger_for(limits.memory, price_of(store))
         self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
 
     @property
@@ -151,8 +151,8 @@ class Recomputation:
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
         """The keeper and the sweep that hold a run within its limits."""
         if self._known is not None:  # it may have been forgotten since
-            programs.expect(self._known)
-        plan = None if self._lessons is None else self._lessons.plan()
+            expect(self._known)
+        plan = None if self._ledger is None else self._ledger.plan()
         if plan is None:
             return Keeper(run, self._limits), Sweep(run, self._limits)
         run.tally.plan = plan
@@ -182,8 +182,8 @@ class Recomputation:
             self._check_budget(recorder)
             if self._known is not None:
                 tell_if_another(self._known, run, recorder.keeper)
-            if self._lessons is not None:
-                self._lessons.learn(run, recorder.keeper)
+            if self._ledger is not None:
+                self._ledger.learn(run, recorder.keeper)
             if isinstance(run.sweep, PlannedSweep):
                 run.sweep.begin()
 
@@ -195,11 +195,11 @@ class Recomputation:
         try:
             recorder.keeper.check_budget()
         except BudgetError:
-            lessons, run = self._lessons, recorder.run
-            if not isinstance(recorder.keeper, PlannedKeeper) or lessons is None:
+            ledger, run = self._ledger, recorder.run
+            if not isinstance(recorder.keeper, PlannedKeeper) or ledger is None:
                 raise
             recorder.keeper.leave()
-            if not lessons.give_up_plan(run):
+            if not ledger.give_up_plan(run):
                 raise
 
 

@@ -1,0 +1,253 @@
+"""A program that is known, and in each budget the cheapest plan and what it needs.
+
+Everything that is known of a program is here: what was measured of it, the plans, and
+what runs that left them have shown. A plan for a budget is one for every larger budget,
+too. So of the plans that are known those for less memory are among the choices, and the
+cheapest is taken by what it will run, rehearsed: more memory never costs more.
+
+A record shows what a program reads again. It does not show what it holds beyond its
+last use, as local variables. A run that leaves its plan for that reason tells how much
+it was, and the next plan has so much less room: everywhere, if it was held to the end,
+else only where the program itself runs.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from retape.engines.eager._limits import (
+    BACKWARD_NUMBERS,
+    SMALL_BUDGET,
+    room_for_tensors,
+)
+from retape.engines.eager.analysis._measured import Measured
+from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
+from retape.engines.eager.plan._in_store import copy_cost, units_in_store
+from retape.engines.eager.plan._planned_forward import UnitSchedule
+from retape.engines.eager.plan._rehearse import rehearse
+from retape.engines.eager.trace._report import Tally
+from retape.engines.eager.trace._schedule import Descent
+
+_MOST_BUDGETS = 64
+# A program that has left its plan so often has none any more.
+_MOST_FAILURES = 8
+# Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
+# take about three runs, with coarser levels if need be, but not less than the fewest.
+_ENTRY = 80
+FEWEST_ENTRIES = 6_000_000
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(OrderedDict[K, V]):
+    """Values by key, of which those used last are kept.
+
+    Args:
+        most: How many are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def use(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, made if there is none."""
+        if key not in self:
+            self[key] = make()
+            if len(self) > self.most:
+                self.popitem(last=False)
+        self.move_to_end(key)
+        return self[key]
+
+
+class KnownPlan(NamedTuple):
+    """A plan for a program, and what it costs.
+
+    Attributes:
+        cost: Of what is run again and of copies.
+        descents: The plan.
+        again: Of what is run again alone.
+    """
+
+    cost: int
+    descents: tuple[Descent, ...]
+    again: int
+
+
+@dataclass(slots=True)
+class InBudget:
+    """A program in one budget.
+
+    Plans are left where a program does something else than was measured or holds more.
+    That may show in the backward, when runs of other programs, or of the same, have
+    begun since. So each run that follows a plan tells here itself that it left it, and
+    what it tells is looked at before the next run.
+
+    Attributes:
+        choice: The cheapest plan that is known.
+        searched: The entries of the table that it was looked for in.
+        tally: Of its first run, by rules; `None` if it had a plan.
+        recorded: There is a record of a run, and it may be planned.
+        studied: A plan has been looked for, for runs to follow.
+        follows: Runs follow the choice.
+        failures: How often a plan was left.
+        short: Bytes held beyond what was measured, all the time.
+        overhang: Bytes held beyond their last use while the program runs.
+        left: Plans that were left since the last look.
+    """
+
+    choice: KnownPlan | None = None
+    searched: int = 0
+    tally: Tally | None = None
+    recorded: bool = False
+    studied: bool = False
+    follows: bool = False
+    failures: int = 0
+    short: int = 0
+    overhang: int = 0
+    left: list[UnitSchedule] = field(default_factory=list[UnitSchedule])
+
+    @property
+    def fails(self) -> bool:
+        """No plan has held."""
+        return self.failures >= _MOST_FAILURES
+
+    def give_up(self) -> None:
+        """No plan is worth while, for now."""
+        self.choice, self.searched, self.follows = None, 0, False
+
+    def watch(self, plan: UnitSchedule) -> None:
+        """Hear of it if a run leaves its plan, or has left it."""
+        plan.on_leaving = self.left.append
+        if plan.broken:
+            self.left.append(plan)
+
+    def leave_more_room(self, plan: UnitSchedule) -> None:
+        """A plan was left. If the program did not hold more, none would fare better."""
+        self.failures += 1 if plan.excess else _MOST_FAILURES
+        if plan.overhang:
+            more = max(plan.excess, plan.overhang - self.overhang)
+            self.overhang += max(more, self.overhang // 4)
+        else:
+            self.short += max(plan.excess, self.short)
+
+
+@dataclass(slots=True)
+class Program:
+    """A program, told by what it does.
+
+    Attributes:
+        mark: Of what it does.
+        price: Of a byte on its way into the store of its runs; 0 without a store.
+        measured: A run of it, cut into units; `None` if there is none.
+        estimated: If it was measured before it ran, the budget in which nothing has to
+            be let go: in less its first run has a plan, too. Else 0.
+        budgets: By bytes, what is known of it there.
+    """
+
+    mark: int
+    price: int = 0
+    measured: Measured | None = None
+    estimated: int = 0
+    budgets: Recent[int, InBudget] = field(
+        default_factory=lambda: Recent[int, InBudget](_MOST_BUDGETS)
+    )
+
+    def within(self, memory: int) -> InBudget:
+        """What is known of it in a budget."""
+        return self.budgets.use(memory, InBudget)
+
+    def choose(self, memory: int, entries: int) -> KnownPlan | None:
+        """The cheapest plan in a budget, of those for it and for less."""
+        known, measured = self.within(memory), self.measured
+        assert measured is not None
+        if not (known.short or known.overhang) and known.searched >= entries:
+            return known.choice
+        smaller = (each for size, each in self.budgets.items() if size <= memory)
+        found = [each.choice for each in smaller if each.choice is not None]
+        for price in {self.price, 0}:
+            descents = _best(known, measured, memory, entries, price)
+            if descents is not None:
+                again = rehearse(measured, descents)
+                cost = again + copy_cost(measured, descents, self.price)
+                found.append(KnownPlan(cost, descents, again))
+        choice = min(found, key=lambda each: each.cost, default=None)
+        if choice is not None:
+            known.choice, known.searched = choice, entries
+            for size, each in self.budgets.items():
+                if size > memory and each.choice and each.choice.cost > choice.cost:
+                    each.choice = choice
+        return choice
+
+    def study(self, memory: int) -> None:
+        """Look for a plan that runs in a budget are to follow.
+
+        In next to no room units are coarse: rules may do better.
+        """
+        known, measured = self.within(memory), self.measured
+        assert measured is not None
+        known.studied = True
+        entries = min(LARGEST, max(FEWEST_ENTRIES, measured.cost // _ENTRY))
+        choice = self.choose(memory, entries)
+        again = known.tally.cost(measured.costs) if known.tally else 0
+        if choice is not None and choice.again < (again or float("inf")):
+            known.follows = True
+        else:
+            known.give_up()
+
+    def settle(self, memory: int) -> None:
+        """Learn from the plans that were left since the last time."""
+        known = self.within(memory)
+        while known.left:
+            plan = known.left.pop(0)
+            # Several runs may have followed the same plan at once: one lesson will do.
+            if known.choice is not None and plan.descents is known.choice.descents:
+                known.leave_more_room(plan)
+                self._drop(plan, memory)
+                known.studied = True
+                if not known.fails:
+                    self.study(memory)
+
+    def _drop(self, plan: UnitSchedule, memory: int) -> None:
+        """A plan did not hold in a budget: no smaller one has it either."""
+        for size, each in self.budgets.items():
+            choice = each.choice
+            if size <= memory and choice and choice.descents is plan.descents:
+                each.give_up()
+                each.studied = False
+
+    def plan(self, memory: int) -> UnitSchedule | None:
+        """The plan, for one run: a `UnitSchedule` notes what its run does."""
+        known, measured = self.within(memory), self.measured
+        if measured is None or known.choice is None or not known.follows:
+            return None
+        outside = measured.outside_bytes + known.short
+        descents = known.choice.descents
+        return UnitSchedule(descents, len(measured.units), measured, outside)
+
+    def forget_without_plans(self) -> None:
+        """What was measured would stay beside runs by rules."""
+        plans = any(each.choice is not None for each in self.budgets.values())
+        if not plans and not self.estimated:
+            self.measured = None
+
+
+def _best(
+    known: InBudget, measured: Measured, memory: int, entries: int, price: int
+) -> tuple[Descent, ...] | None:
+    """The best way to reverse what was measured in a budget, if there is one.
+
+    The table, of megabytes, is gone before the next is made.
+    """
+    beside = room_for_tensors(memory, measured.record_in(memory))
+    room = beside - measured.kept_bytes - BACKWARD_NUMBERS - known.short
+    # The table is made where tensors will be, beside the record.
+    table = SMALL_BUDGET if memory <= SMALL_BUDGET else beside
+    if price:
+        units, widths, *copies = units_in_store(measured, price)
+    else:
+        units, widths, copies = measured.units, measured.widths(), ()
+    room, overhang = max(0, room), known.overhang
+    best = Optimum(units, widths, room, entries, overhang, table, *copies)
+    return tuple(best.descents()) if best.cost < float("inf") else None
