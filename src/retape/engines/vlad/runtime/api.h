@@ -358,11 +358,15 @@ EXPORT int vlad_census(Request *q) { return guarded(census, q); }
    at the end of each tape. Otherwise they count what the next collection will free. */
 EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
 
-/* The elements of vectors that the run to be reversed made. */
-EXPORT int64_t vlad_made(void) { return (int64_t)G.run_made; }
-
-/* A bound of the words that the run to be reversed held at once. */
-EXPORT int64_t vlad_grown(void) { return (int64_t)G.grown; }
+/* Of the run to be reversed: what its dearest slice puts on a tape in r (0 if it is not of
+   typed code), what that makes in s, its steps in t; a bound of the words that the run held
+   at once in u. */
+EXPORT void vlad_counted(Request *q) {
+  q->r = (int64_t)G.counted.tape;
+  q->s = (int64_t)G.counted.made;
+  q->t = G.counted.steps;
+  q->u = (int64_t)G.grown;
+}
 
 /* Bytes ever allocated for arrays in r, how many there were in s, and for young objects,
    handles of vectors among them, in t. */
@@ -371,18 +375,6 @@ EXPORT void vlad_allocated(Request *q) {
   q->s = (int64_t)G.arrays;
   q->t = (int64_t)G.allocated + (int64_t)(G.hp - G.nursery) * (int64_t)sizeof(Val);
 }
-
-/* Whether state a is one of typed code, in r. */
-static void loads(Request *q) { q->r = typed_loads(G.handle[q->a]); }
-EXPORT int vlad_loads(Request *q) { return guarded(loads, q); }
-
-/* The bytes of tape that b steps of typed code take from state a, in r, or 0. */
-static void density(Request *q) {
-  size_t rows;
-  q->r = (int64_t)typed_density(G.handle[q->a], q->b, &rows, &q->t);
-  q->s = (int64_t)rows;
-}
-EXPORT int vlad_density(Request *q) { return guarded(density, q); }
 
 EXPORT int64_t vlad_collections(void) {
   return (int64_t)(G.minor_count + G.major_count);

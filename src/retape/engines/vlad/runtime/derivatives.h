@@ -57,12 +57,6 @@ static int run(Val frame, int64_t fuel) {
 static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t most,
                        Val *value, Val *result);
 
-/* Whether a state is one that generated reverse code can begin with. */
-static int typed_loads(Val frame);
-
-/* The bytes of tape that so many steps take from a state; 0 if they are not made. */
-static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *made);
-
 /* The value of a function that is applied; 0 if `run` has to find it. */
 static int typed_value(Val frame, Val *value);
 
@@ -261,17 +255,20 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   G.peak_old = base;
   size_t grown;
   Val done;
-  if (!typed_count(G.shadow[at_start], &done, &grown)) {
+  Counted counted = {0, 0, 0};
+  if (!typed_count(G.shadow[at_start], &done, &grown, &counted)) {
     run(G.shadow[at_start], NO_LIMIT);
     done = G.result;
   }
   G.grown = G.peak_old - base + grown;
   if (peak > G.peak_old) G.peak_old = peak;
-  G.run_made = G.made - made;
+  made = G.made - made;
   steps = NO_LIMIT - G.fuel;
+  if (!counted.tape) counted = (Counted){0, made * sizeof(Node), steps};
+  G.counted = counted;
   Marks after = marks();
   Val result;
-  if (steps <= G.single_stage && G.run_made < STAGE_ELEMENTS) {
+  if (steps <= G.single_stage && made < STAGE_ELEMENTS) {
     rewind_to(before);
     int at =
         shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, op, site));

@@ -76,6 +76,13 @@ typedef struct Log {
   int has_pointers;
 } Log;
 
+/* What a run that was made to count its steps would have put on the tape of typed code,
+   and made of rows: in its dearest slice, which has so many steps. */
+typedef struct Counted {
+  size_t tape, made;
+  int64_t steps;
+} Counted;
+
 /* Handles of a first state, a cotangent and the value, and the number of steps, to the
    handle of a result; -1 for a fault of the host. */
 typedef int64_t (*Host)(int64_t, int64_t, int64_t, int64_t);
@@ -112,7 +119,8 @@ typedef struct {
   int64_t fuel;
   int64_t work, saved; /* of a slice: see `end_slice` */
   int pauses;
-  uint64_t made, run_made; /* elements of vectors, ever and by a run to be reversed */
+  uint64_t made; /* elements of vectors */
+  Counted counted; /* of the run to be reversed */
   Val result;
   int32_t site;
   /* a fault, for the host to tell */

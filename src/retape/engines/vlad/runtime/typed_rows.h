@@ -60,9 +60,14 @@ static void typed_clear(void) {
   T.piece = T.first;
 }
 
+/* A row that is made; its bytes, and those of its adjoint. */
+static void count_made(size_t length) {
+  T.made_bytes += sizeof(Row) + 2 * length * sizeof(double);
+}
+
 static Row *new_row(size_t length) {
   Row *r = new_block(length);
-  T.made_bytes += sizeof(Row) + 2 * length * sizeof(double);
+  count_made(length);
   G.made += length;
   G.work += (int64_t)length * WORK_OF_ELEMENT;
   r->next = T.rows;
@@ -75,7 +80,7 @@ static Row *new_row(size_t length) {
 
 /* A row that nothing holds: its trace's, if the reverse reads it, or nobody's. */
 static void leave_row(Row *r) {
-  if (r->is_kept)
+  if (r->is_kept && !T.forgetful)
     T.trace[r->trace].row = r;
   else
     drop_block(r);
@@ -92,7 +97,10 @@ Row *full_row(size_t length, double value) {
 /* The next piece of the tape, after one that is filled up to `tape`. */
 Word *next_piece(Word *tape) {
   Piece *p = T.piece;
-  if (T.forgetful) return p->word + 1;
+  if (T.forgetful) {
+    T.forgotten += (size_t)(tape - p->word - 1) * sizeof(Word);
+    return p->word + 1;
+  }
   p->filled = tape;
   if (!p->after) {
     p->after = take(sizeof(Piece));

@@ -75,18 +75,37 @@ static void sweep_cells(void) {
   drop_blocks(old);
 }
 
+static size_t cell_bytes(void) {
+  return T.block_count * sizeof(CellBlock) - (size_t)(T.cell_end - T.cell) * sizeof(Cell);
+}
+
+static size_t forgotten_bytes(void) {
+  return T.forgotten + (size_t)(T.tape - T.piece->word) * sizeof(Word) + cell_bytes();
+}
+
+static double dearness(Counted c) {
+  return c.steps > 0 ? (double)(c.tape + c.made) / (double)c.steps : 0.0;
+}
+
+static Counted dearer(Counted a, Counted b) { return dearness(b) > dearness(a) ? b : a; }
+
 /* As `typed_record`, a slice after another. Signals are let in between them. */
 static int typed_slices(int64_t fuel) {
-  int64_t slice = SLICE;
+  int64_t slice = T.forgetful ? COUNTED_SLICE : SLICE;
   T.sweep_at = T.row_bytes + ROW_SLACK;
   size_t enough_blocks = T.block_count + BLOCK_SLACK;
   int pauses;
   for (;;) {
     if (slice > fuel) slice = fuel;
+    size_t tape = forgotten_bytes(), made = T.made_bytes;
     int how = typed_record(slice);
     T.fuel = left_of_slice(T.fuel, &pauses);
     int64_t used = slice - T.fuel;
     fuel -= used;
+    if (T.forgetful) {
+      Counted c = {forgotten_bytes() - tape, T.made_bytes - made, used};
+      T.dearest = dearer(T.dearest, c);
+    }
     if (how == STOPPED && (fuel > T.fuel || pauses)) {
       if (!used) slice *= 2;
       let_signals_in();

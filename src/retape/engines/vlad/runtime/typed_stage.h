@@ -43,10 +43,6 @@ static size_t tape_bytes(void) {
   return bytes;
 }
 
-static size_t cell_bytes(void) {
-  return T.block_count * sizeof(CellBlock) - (size_t)(T.cell_end - T.cell) * sizeof(Cell);
-}
-
 /* Note how much memory the tape and the rows took. */
 static void note_typed(void) {
   size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word) + tape_bytes() + T.peak_row_bytes +
@@ -74,6 +70,8 @@ static void typed_begin(void) {
   T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
   T.origins = T.row_ordinals.count = T.cell_ordinals.count = T.ordinals = 0;
+  T.dearest = (Counted){0, 0, 0};
+  T.forgotten = 0;
   T.marks = T.peak_live = T.peak_cells = T.most_bytes = T.peak_row_bytes = 0;
   T.most_loaded = INT64_MAX;
   T.sweep_at = SIZE_MAX;
@@ -88,38 +86,8 @@ static void typed_begin(void) {
   T.at = T.stack;
 }
 
-/* Whether a state is one of typed code. */
-static int typed_loads(Val frame) {
-  if (!is_typed) return 0;
-  typed_begin();
-  int loads = load_state(frame);
-  typed_clear();
-  return loads;
-}
-
-/* The bytes of tape that so many steps take from a state, and of the rows that they make;
-   and how many are made, if the run ends before. */
-static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *made) {
-  *rows = 0, *made = 0;
-  if (!is_typed) return 0;
-  typed_begin();
-  size_t bytes = 0;
-  if (load_state(frame)) {
-    size_t before = T.made_bytes;
-    T.most_bytes = T.row_bytes + STAGE_BYTES;
-    int how = typed_run(steps);
-    if (how != GAVE_UP) {
-      bytes = tape_bytes() + cell_bytes();
-      *rows = T.made_bytes - before;
-      *made = steps - T.fuel;
-    }
-  }
-  typed_clear();
-  return bytes;
-}
-
 /* A run that is tried as one stage may take up to four times the steps of one, if its tape
-   stays as small as that of stages that are as long may be (see `by_density`). */
+   stays as small as that of stages that are as long may be (see `session/_stages`). */
 #define LONGER_TAPE ((size_t)1024 * 1024)
 
 static int typed_whole_run(int64_t fuel) {

@@ -27,6 +27,9 @@ static int typed_was_large(void);
 /* A bound of the words by which the state of a run of typed code grew. */
 static size_t typed_grown(void);
 
+/* What the dearest slice took, of an advance and before it. */
+static Counted typed_dearer(Counted before);
+
 static void forget_waypoints(void) {
   while (way.count) free_handle(way.handle[--way.count]);
 }
@@ -46,9 +49,10 @@ static void thin_waypoints(void) {
   way.apart *= 2;
 }
 
-/* As `typed_advance` to the end; the words by which the state grew are in *grown. Of
+/* As `typed_advance` to the end; the words by which the state grew are in *grown, and
+   what the dearest slice took in *counted, also of a run that `run` has to do. Of
    runs within others, whose plan is the same, none are kept. */
-static int typed_count(Val frame, Val *done, size_t *grown) {
+static int typed_count(Val frame, Val *done, size_t *grown, Counted *counted) {
   const int64_t no_limit = INT64_MAX / 2;
   int64_t position = 0;
   int stopped = 1, keeps = G.waypoints && G.planned == 1 && G.typed_stage > 0;
@@ -57,7 +61,9 @@ static int typed_count(Val frame, Val *done, size_t *grown) {
   *grown = 0;
   for (Val state = frame;; state = *done) {
     int64_t steps = keeps ? way.apart : no_limit;
-    if (!typed_advance(state, steps, done, &stopped)) {
+    int is_done = typed_advance(state, steps, done, &stopped);
+    *counted = typed_dearer(*counted);
+    if (!is_done) {
       if (G.planned == 1) forget_waypoints();
       if (!keeps || !typed_was_large()) return 0;
       keeps = 0;

@@ -8,7 +8,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from retape.driver import run as drive
@@ -26,7 +26,8 @@ from retape.engines.vlad.language._diagnostics import RunError
 from retape.engines.vlad.language._program import Program, deep_recursion
 from retape.engines.vlad.language._reader import show_constant
 from retape.engines.vlad.session._disk import Disk, digest, is_outermost
-from retape.engines.vlad.session._options import DEFAULT_PLAN, least_stage
+from retape.engines.vlad.session._options import DEFAULT_PLAN
+from retape.engines.vlad.session._stages import least_stage, tape_bytes, with_stage
 from retape.engines.vlad.values._externals import external_table
 from retape.engines.vlad.values._primitives import PURE, World
 from retape.engines.vlad.values._values import Mismatch, Value
@@ -197,39 +198,26 @@ class CompiledEngine:
         from retape.engines.vlad.compiler.load._machine import (
             KeptNativeMachine,
             NativeMachine,
-            by_density,
-            counted_tape,
-            with_least_stage,
-            with_long_stages,
-            within_stage_bytes,
         )
 
         machine = NativeMachine(self.native, *job)
         disk, plan = self.setting.disk, self.setting.plan
-        typed, tape_bytes = bool(self.native.call("loads", a=job[0]).r), self.tape_bytes
-        if typed and getattr(plan, "budget", None) is not None:
-            tape_bytes = counted_tape(machine, tape_bytes)
-        least = least_stage(plan, typed=typed)
-        if plan is DEFAULT_PLAN:
-            stage = None if typed else plan.stage
-            plan = within_stage_bytes(replace(plan, stage=stage), machine)
-        if typed and least and plan.stage is None:
-            least = by_density(machine, least)
-        plan = with_least_stage(plan, machine, least, tape_bytes)
-        plan = with_long_stages(plan, machine, self.native.grown(), typed=typed)
+        counted = self.native.counted()
+        tape = tape_bytes(plan, counted, self.tape_bytes)
+        plan = with_stage(plan, machine, counted, tape)
         if disk and is_outermost(*self.native.derivatives()):
             kept = KeptNativeMachine(self.native, *job)
             store = disk.next(kept.pack, kept.unpack)
             result, report = drive(
                 kept,
                 plan,
-                tape_bytes=tape_bytes,
+                tape_bytes=tape,
                 store=store,
                 label=kept.label(),
                 reuse=True,
             )
         else:
-            result, report = drive(machine, plan, tape_bytes=tape_bytes)
+            result, report = drive(machine, plan, tape_bytes=tape)
         if self.setting.report is not None:
             self.setting.report(report)
         return result

@@ -7,7 +7,7 @@ from typing import Any
 
 _CALLS = (
     "apply closure operate advance stage finish bytes same export import census pack "
-    "unpack paired loads call density"
+    "unpack paired call"
 ).split()
 
 
@@ -40,8 +40,7 @@ def declared(library: Any) -> Any:
     library.vlad_fault.restype = library.vlad_outermost.restype = ctypes.c_char_p
     library.vlad_packed.argtypes = [ctypes.c_void_p]
     library.vlad_chain.restype = c_int64
-    library.vlad_collections.restype = library.vlad_grown.restype = c_int64
-    library.vlad_made.restype = c_int64
+    library.vlad_collections.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
     library.vlad_free.argtypes = [c_int64]
     library.vlad_single_stage.argtypes = [c_int64, c_int64, c_int]

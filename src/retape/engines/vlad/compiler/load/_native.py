@@ -31,6 +31,20 @@ NURSERY_WORDS = 64 * 1024
 NO_LIMIT = (2**63 - 1) // 2
 
 
+class Counted(NamedTuple):
+    """What a run took when its steps were counted: a step, of its dearest ones.
+
+    Attributes:
+        tape: Bytes that a step puts on the tape of typed code; 0 if it is not of that.
+        made: Bytes of the arrays that a step makes, and of their adjoints.
+        grown: A bound of the words that the run held at once.
+    """
+
+    tape: float
+    made: float
+    grown: int
+
+
 class Allocated(NamedTuple):
     """Bytes of arrays and how many there were; bytes of other young objects."""
 
@@ -146,13 +160,12 @@ class Native:
         name = self.dll.vlad_outermost(ctypes.byref(request))
         return request.r, name.decode()
 
-    def grown(self) -> int:
-        """A bound of the words that the run to be reversed held at once."""
-        return self.dll.vlad_grown()
-
-    def made(self) -> int:
-        """The elements of vectors that the run to be reversed made."""
-        return self.dll.vlad_made()
+    def counted(self) -> Counted:
+        """What the run to be reversed took when its steps were counted."""
+        request = Request()
+        self.dll.vlad_counted(ctypes.byref(request))
+        steps = max(1, request.t)
+        return Counted(request.r / steps, request.s / steps, request.u)
 
     def single_stage(self, steps: int, typed: int, *, waypoints: bool) -> None:
         """Runs no longer than this are reversed as one stage, without a schedule.
