@@ -1,8 +1,9 @@
 """All benchmarks that the index (`README.md`) names, one after the other.
 
-    python -m benchmarks [--quick] [PART OF A NAME ...]
+    python -m benchmarks [--quick] [torch jax.bptt ...]
 
-With `--quick` each is run small, to see that it runs: `make bench-runs`, some minutes.
+With `--quick` each is run small, to see that it runs: twenty minutes. A word before
+the point of a name stands for all of these.
 """
 
 import re
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, asked
 
 NOT_ON_A_CPU = ("accelerators.run", "accelerators.described", "accelerators.foreseen")
 """At full size they take a CPU hours; `make bench-accelerator`."""
@@ -27,17 +28,23 @@ def index() -> list[str]:
     return re.findall(r"^\| `([a-z_.]+)` \|", text, re.M)
 
 
-def main(words: list[str]) -> None:
+def main() -> None:
     """Run them; the last line says which failed, and each has its seconds."""
-    quick, parts = "--quick" in words, [w for w in words if not w.startswith("--")]
-    wanted = [n for n in index() if not parts or any(part in n for part in parts)]
-    failed: list[str] = []
-    for name in wanted:
-        if name in NOT_ON_A_CPU and not quick:
+    known, failed = index(), list[str]()
+    given = asked(__doc__, dict.fromkeys([*known, *(n.split(".")[0] for n in known)]))
+    for name in known:
+        if name not in given.names and name.split(".")[0] not in given.names:
+            continue
+        if name in NOT_ON_A_CPU and not given.quick:
             continue
         print(f"== {name}", flush=True)
         began = time.monotonic()
-        command = [sys.executable, "-m", f"benchmarks.{name}", *["--quick"] * quick]
+        command = [
+            sys.executable,
+            "-m",
+            f"benchmarks.{name}",
+            *["--quick"] * given.quick,
+        ]
         if subprocess.run(command, cwd=ROOT).returncode:
             failed.append(name)
         print(f"== {name} took {time.monotonic() - began:.1f} s", flush=True)
@@ -45,4 +52,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
