@@ -79,6 +79,7 @@ SEAMS = {
 PATCHED = {
     "clocks, and what a run does in one go": (
         "retape.cli._waiting.", "retape.driver._progress.monotonic",
+        "retape.driver._obey.perf_counter",
         "retape.engines.jaxpr.sweep._sweep.LONGEST_GO",
         "retape.engines.jaxpr.sweep._device_sweep.LONGEST_GO",
     ),
