@@ -358,14 +358,15 @@ EXPORT int vlad_census(Request *q) { return guarded(census, q); }
    at the end of each tape. Otherwise they count what the next collection will free. */
 EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
 
-/* Of the run to be reversed: what its dearest slice puts on a tape in r (0 if it is not of
-   typed code), what that makes in s, its steps in t; a bound of the words that the run held
-   at once in u. */
+/* Of the run to be reversed: what it puts on a tape in r (0 if it is not of typed code),
+   what it makes in s, in t steps; a bound of the words that it held at once in u, and the
+   bytes of its dearest steps in *reals. */
 EXPORT void vlad_counted(Request *q) {
   q->r = (int64_t)G.counted.tape;
   q->s = (int64_t)G.counted.made;
   q->t = G.counted.steps;
   q->u = (int64_t)G.grown;
+  *q->reals = G.counted.dearest;
 }
 
 /* Bytes ever allocated for arrays in r, how many there were in s, and for young objects,

@@ -255,7 +255,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   G.peak_old = base;
   size_t grown;
   Val done;
-  Counted counted = {0, 0, 0};
+  Counted counted = {0, 0, 0, 0.0};
   if (!typed_count(G.shadow[at_start], &done, &grown, &counted)) {
     run(G.shadow[at_start], NO_LIMIT);
     done = G.result;
@@ -264,7 +264,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   if (peak > G.peak_old) G.peak_old = peak;
   made = G.made - made;
   steps = NO_LIMIT - G.fuel;
-  if (!counted.tape) counted = (Counted){0, made * sizeof(Node), steps};
+  if (!counted.tape) counted = (Counted){0, made * sizeof(Node), steps, 0.0};
   G.counted = counted;
   Marks after = marks();
   Val result;

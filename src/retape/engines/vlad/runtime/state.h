@@ -77,10 +77,11 @@ typedef struct Log {
 } Log;
 
 /* What a run that was made to count its steps would have put on the tape of typed code,
-   and made of rows: in its dearest slice, which has so many steps. */
+   and made of rows, in so many steps; how many bytes of both a step is, of the dearest. */
 typedef struct Counted {
   size_t tape, made;
   int64_t steps;
+  double dearest;
 } Counted;
 
 /* Handles of a first state, a cotangent and the value, and the number of steps, to the

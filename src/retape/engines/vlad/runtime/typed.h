@@ -125,7 +125,7 @@ typedef struct {
   size_t row_bytes, peak_row_bytes; /* of all rows */
   size_t made_bytes; /* of all that were made, as if they and adjoints were kept */
   size_t forgotten;  /* bytes that were on a tape which is not kept */
-  Counted dearest;   /* of the slices of a run whose tape is not kept */
+  Counted counted;   /* of a run whose tape is not kept */
   size_t sweep_at;   /* bytes of rows after which a slice ends */
   size_t most_bytes; /* of rows, after which a run is FILLED; 0 if there is no bound */
   size_t peak_live; /* of those that a sweep left, at most */

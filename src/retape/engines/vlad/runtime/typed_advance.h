@@ -134,7 +134,11 @@ static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
 
 static int typed_was_large(void) { return T.most_loaded < 0; }
 
-static Counted typed_dearer(Counted before) { return dearer(before, T.dearest); }
+static void add_counted(Counted *sum) {
+  const Counted *more = &T.counted;
+  sum->tape += more->tape, sum->made += more->made, sum->steps += more->steps;
+  if (more->dearest > sum->dearest) sum->dearest = more->dearest;
+}
 
 static size_t typed_grown(void) {
   return 2 * (size_t)(T.top - T.stack) + (T.peak_live + T.peak_cells) / sizeof(Word);

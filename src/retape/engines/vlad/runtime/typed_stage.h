@@ -70,7 +70,7 @@ static void typed_begin(void) {
   T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
   T.origins = T.row_ordinals.count = T.cell_ordinals.count = T.ordinals = 0;
-  T.dearest = (Counted){0, 0, 0};
+  T.counted = (Counted){0, 0, 0, 0.0};
   T.forgotten = 0;
   T.marks = T.peak_live = T.peak_cells = T.most_bytes = T.peak_row_bytes = 0;
   T.most_loaded = INT64_MAX;

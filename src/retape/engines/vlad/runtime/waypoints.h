@@ -27,8 +27,8 @@ static int typed_was_large(void);
 /* A bound of the words by which the state of a run of typed code grew. */
 static size_t typed_grown(void);
 
-/* What the dearest slice took, of an advance and before it. */
-static Counted typed_dearer(Counted before);
+/* Add what an advance took. */
+static void add_counted(Counted *sum);
 
 static void forget_waypoints(void) {
   while (way.count) free_handle(way.handle[--way.count]);
@@ -50,7 +50,7 @@ static void thin_waypoints(void) {
 }
 
 /* As `typed_advance` to the end; the words by which the state grew are in *grown, and
-   what the dearest slice took in *counted, also of a run that `run` has to do. Of
+   what it took in *counted, also where `run` has to do the rest. Of
    runs within others, whose plan is the same, none are kept. */
 static int typed_count(Val frame, Val *done, size_t *grown, Counted *counted) {
   const int64_t no_limit = INT64_MAX / 2;
@@ -62,7 +62,7 @@ static int typed_count(Val frame, Val *done, size_t *grown, Counted *counted) {
   for (Val state = frame;; state = *done) {
     int64_t steps = keeps ? way.apart : no_limit;
     int is_done = typed_advance(state, steps, done, &stopped);
-    *counted = typed_dearer(*counted);
+    add_counted(counted);
     if (!is_done) {
       if (G.planned == 1) forget_waypoints();
       if (!keeps || !typed_was_large()) return 0;

@@ -58,7 +58,7 @@ def tape_bytes(plan: Plan, counted: "Counted", most: int) -> int:
     """What taping a step takes; `most` where that was not counted, or is not asked."""
     if getattr(plan, "budget", None) is None or not counted.tape:
         return most
-    return math.ceil(counted.tape + counted.made)
+    return math.ceil(counted.dearest)
 
 
 def with_stage(

@@ -32,16 +32,18 @@ NO_LIMIT = (2**63 - 1) // 2
 
 
 class Counted(NamedTuple):
-    """What a run took when its steps were counted: a step, of its dearest ones.
+    """What a run took when its steps were counted.
 
     Attributes:
         tape: Bytes that a step puts on the tape of typed code; 0 if it is not of that.
         made: Bytes of the arrays that a step makes, and of their adjoints.
+        dearest: Bytes of both that a step takes where the run takes most.
         grown: A bound of the words that the run held at once.
     """
 
     tape: float
     made: float
+    dearest: float
     grown: int
 
 
@@ -162,10 +164,11 @@ class Native:
 
     def counted(self) -> Counted:
         """What the run to be reversed took when its steps were counted."""
-        request = Request()
+        dearest = c_double()
+        request = Request(reals=ctypes.pointer(dearest))
         self.dll.vlad_counted(ctypes.byref(request))
         steps = max(1, request.t)
-        return Counted(request.r / steps, request.s / steps, request.u)
+        return Counted(request.r / steps, request.s / steps, dearest.value, request.u)
 
     def single_stage(self, steps: int, typed: int, *, waypoints: bool) -> None:
         """Runs no longer than this are reversed as one stage, without a schedule.
