@@ -112,6 +112,6 @@ def _gradient_bytes(run: Run) -> int:
         slot
         for step in trace.steps
         for slot, seen in zip(step.reads, step.signature.geometries, strict=True)
-        if slot in trace.first_read and seen is not trace.whole.get(slot)
+        if slot in trace.gradients and seen is not trace.gradients[slot].whole
     }
     return max((trace.nbytes[slot] for slot in viewed), default=0)

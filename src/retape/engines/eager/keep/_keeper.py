@@ -53,14 +53,13 @@ class Keeper:
         self._run = run
         self._limits = limits
         gap = max(1, (limits.memory or 0) // _FIRST_GAPS)
-        self._rules = Rules(run, gap, limits.stage)
+        self._rules = Rules(run, gap, limits.stage, self.put_away)
         self.floor = self.enough = 0
         self.relieved = False
         self._again = 0
         self.room: int | None = limits.memory
         self.bookkeeping = self.bare = 0
         self._next_count: float = _FIRST_COUNT
-        self._placed = 1
         if limits.memory is not None:
             run.trace.memory = run.trace.limit = limits.memory - BACKWARD_NUMBERS
             run.trace.next_cut = self._next_count
@@ -71,21 +70,20 @@ class Keeper:
         """Let values go until the run is within its limits, or nothing is left."""
         if self._limits.snapshots is not None:
             self._rules.count_snapshots(self._limits.snapshots)
-            self._put_away_complete()
-        else:
-            self._free_by_rules()
-
-    def _free_some(self) -> bool:
-        """Let something go by the rules; whether there was anything."""
-        freed = self._rules.free_some()
-        self._put_away_complete()
-        return freed
-
-    def _put_away_complete(self) -> None:
-        """A snapshot is complete when the next one is placed."""
-        if self._run.tally.snapshots != self._placed:
-            self._placed = self._run.tally.snapshots
-            self.put_away(self._run.trace.snapshots[:-1])
+            return
+        trace, tally = self._run.trace, self._run.tally
+        tally.peak = max(tally.peak, trace.counter.live)
+        if len(trace.steps) >= self._next_count:
+            self._count_record()
+        if trace.counter.live > trace.limit:
+            trace.held.settle()
+        while trace.counter.live > trace.limit and self._rules.free_some():
+            self.relieved = True
+        if self.room is None or trace.counter.live <= trace.limit:
+            return
+        excess = trace.in_flight.wait_for(lambda: trace.counter.live - trace.limit)
+        if excess > 0:
+            self.floor = max(self.floor, self.room + int(excess))
 
     def put_away(self, snapshots: Sequence[Snapshot]) -> None:
         """Move what complete snapshots hold into the store, if there is one."""
@@ -93,21 +91,6 @@ class Keeper:
         if trace.held.elsewhere is not None:
             slots = {slot for snapshot in snapshots for slot in snapshot.slots}
             trace.held.elsewhere.put_away(slots - trace.tail.steps.keys())
-
-    def _free_by_rules(self) -> None:
-        trace, tally = self._run.trace, self._run.tally
-        tally.peak = max(tally.peak, trace.counter.live)
-        if len(trace.steps) >= self._next_count:
-            self._count_record()
-        if trace.counter.live > trace.limit:
-            trace.held.settle()
-        while trace.counter.live > trace.limit and self._free_some():
-            self.relieved = True
-        if self.room is None or trace.counter.live <= trace.limit:
-            return
-        excess = trace.in_flight.wait_for(lambda: trace.counter.live - trace.limit)
-        if excess > 0:
-            self.floor = max(self.floor, self.room + int(excess))
 
     def lacks(self, nbytes: int) -> None:
         """Bytes that a policy keeps could not be kept: the budget is too small."""
@@ -146,7 +129,7 @@ class Keeper:
         trace = self._run.trace
         if trace.counter.live + nbytes > trace.memory:
             trace.held.settle()
-        while trace.counter.live + nbytes > trace.memory and self._free_some():
+        while trace.counter.live + nbytes > trace.memory and self._rules.free_some():
             self.relieved = True
 
     def finish(self) -> None:
@@ -169,7 +152,7 @@ class Keeper:
             if slot in trace.received and trace.last_read[slot] < 0:
                 # It may still be on its way. As in plain PyTorch, what autograd saved
                 # of it is the tensor itself.
-                if slot not in trace.asked:
+                if not trace.received[slot].saved:
                     trace.forget_received(slot)
             elif storage_refcount(storage) > 1:
                 trace.separate(slot)
@@ -237,7 +220,8 @@ class Keeper:
         """Now it is known which parameters are read more than once."""
         trace = self._run.trace
         trace.note_sums_apart()
-        first = {trace.first_read[slot] for slot in trace.apart}
+        gradients = trace.gradients.values()
+        first = {each.first_read for each in gradients if each.apart >= 0}
         room = max((step_cotangents(trace, step) for step in first), default=0)
         trace.memory -= trace.sum_bytes() + trace.state_bytes()
         trace.limit = trace.memory - max(trace.largest, room)
@@ -250,7 +234,7 @@ class Keeper:
             return
         while (excess := self._reverse_excess()) > 0:
             goal, before = trace.counter.live - excess, trace.counter.live
-            while trace.counter.live > goal and self._free_some():
+            while trace.counter.live > goal and self._rules.free_some():
                 self.relieved = True
             if trace.counter.live == before:
                 return

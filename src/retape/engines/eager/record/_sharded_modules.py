@@ -44,7 +44,7 @@ def is_boundary(label: str) -> bool:
 
 def gathered_bytes(trace: Trace) -> int:
     """The bytes of the parameters that a run has read and that get a gradient."""
-    return sum(trace.nbytes[slot] for slot in trace.foreign if slot in trace.first_read)
+    return sum(trace.nbytes[slot] for slot in trace.foreign if slot in trace.gradients)
 
 
 def has_sharded_modules() -> bool:

@@ -8,6 +8,7 @@ without recursion: the snapshots held are the stack).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from torch import Tensor
 
@@ -200,11 +201,12 @@ class Sweep:
         for slots in held:
             trace.held.again(slots - missing)  # it was held for the first of them
             missing -= slots
-        for position, slots in states.items():
-            trace.snapshots.append(Snapshot(position, slots, trace.saved))
-        run.tally.planted += len(states)
-        trace.snapshots.sort(key=lambda each: each.position)
-        trace.opened = trace.snapshots[-1]
+        if states:
+            made = [Snapshot(*each, trace.saved) for each in states.items()]
+            trace.snapshots += made
+            trace.snapshots.sort(key=attrgetter("position"))
+            trace.opened = trace.snapshots[-1]
+            run.tally.planted += len(states)
         run.stages += [RecomputedValues(run, *tape) for tape in tapes]
         run.tally.stages += len(tapes)
 

@@ -4,12 +4,14 @@ They are not computed, so they cannot be recomputed. The trace keeps a reference
 the version that it saw; a later overwrite is an error, as it is in plain PyTorch.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from retape.engines.eager._errors import MutationError
+from retape.engines.eager.trace._geometry import Geometry
 
 
 class Input(NamedTuple):
@@ -23,6 +25,35 @@ class Input(NamedTuple):
     version: int
     nbytes: int
     storage: torch.UntypedStorage
+
+
+@dataclass(slots=True)
+class InputGradient:
+    """What is known of the gradient of a slot that the trace did not make.
+
+    Attributes:
+        first_read: The step that reads it first: there the sum of its cotangents ends.
+        whole: The geometry of the whole tensor, if that is contiguous.
+        apart: The last step that reads it, if the first sum of its cotangents is a
+            tensor of its own; else -1.
+    """
+
+    first_read: int
+    whole: Geometry | None
+    apart: int = -1
+
+
+@dataclass(slots=True)
+class Received:
+    """What is known of a slot that is held for good, and not foreign.
+
+    Attributes:
+        same: The slot of an earlier section that has the same value; -1 if none has.
+        saved: Autograd has saved it.
+    """
+
+    same: int = -1
+    saved: bool = False
 
 
 def checked(known: Input) -> Tensor:

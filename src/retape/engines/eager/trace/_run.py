@@ -155,7 +155,7 @@ class Run:
         if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
             slot = trace.carry_over(buffer, tensor)
         if slot in trace.received:
-            trace.asked.add(slot)
+            trace.received[slot].saved = True
             self.living += 1
             return ReceivedHandle(self, slot, trace.geometries.of(tensor))
         if buffer.uninitialised and slot not in trace.exposed:

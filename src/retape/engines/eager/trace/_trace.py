@@ -4,17 +4,16 @@ Glossary. A *slot* is one version of one storage: a storage gets a new slot when
 operator overwrites it. A slot is *foreign* if no operator of the trace made it (inputs,
 parameters). `producer[slot]` is the step that made it, -1 if foreign. A *step* is one
 recorded operator; views are none, because a tensor is a slot and a geometry. The trace
-is *owner* of the buffers hung on storages; other traces see them as foreign. `whole`
-has the geometry of each foreign tensor, if contiguous, that gets a gradient.
-`received` are the slots held for good though they are not foreign: what other processes
-gave, and what was made before the present `section` and is read in it, which is the
-`same` value as another slot; `asked` are those that autograd saved. `kept_bytes` are
-those kept for good: these, states of generators, and copies of foreign values that the
-program has overwritten; `pinned_bytes` are those that a policy keeps. `exposed` has
-what was seen of foreign slots in memory that NumPy, say, may write without PyTorch's
-knowledge, or of values that the program has handed out (`shared` has their storages);
-their buffers are `uninitialised`, so that each read goes the long way. `gapped` slots
-have parts that no kernel has written.
+is *owner* of the buffers hung on storages; other traces see them as foreign. Of slots
+that no step made `gradients` has those that get a gradient. `received` are the slots
+held for good though they are not foreign: what other processes gave, and what was made
+before the present `section` and is read in it. `kept_bytes` are those kept for good:
+these, states of generators, and copies of foreign values that the program has
+overwritten; `pinned_bytes` are those that a policy keeps. `exposed` has what was seen
+of foreign slots in memory that NumPy, say, may write without PyTorch's knowledge, or of
+values that the program has handed out (`shared` has their storages); their buffers are
+`uninitialised`, so that each read goes the long way. `gapped` slots have parts that no
+kernel has written.
 """
 
 from collections.abc import Callable
@@ -38,7 +37,13 @@ from retape.engines.eager.trace._geometry import (
     tensor_on,
 )
 from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings, Tail
-from retape.engines.eager.trace._inputs import Input, is_exposed, without_history
+from retape.engines.eager.trace._inputs import (
+    Input,
+    InputGradient,
+    Received,
+    is_exposed,
+    without_history,
+)
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
 
@@ -65,9 +70,7 @@ class Trace:
         self.last_read: list[int] = []
         self.roots: list[Geometry] = []
         self.foreign: dict[int, Input] = {}
-        self.first_read: dict[int, int] = {}
-        self.whole: dict[int, Geometry] = {}
-        self.apart: dict[int, int] = {}
+        self.gradients: dict[int, InputGradient] = {}
         self.random: dict[int, tuple[torch.Generator, Tensor]] = {}
         self.held = Holdings()
         self.opened = Snapshot(0, set(), 0)
@@ -82,9 +85,7 @@ class Trace:
         self.largest = 0
         self.saved = 0
         self.moved: dict[int, int] = {}
-        self.received: set[int] = set()
-        self.asked: set[int] = set()
-        self.same: dict[int, int] = {}
+        self.received: dict[int, Received] = {}
         self.exposed: dict[int, Exposure] = {}
         self.shared: set[int] = set()
         self.gapped: set[int] = set()
@@ -112,10 +113,10 @@ class Trace:
         version = -1 if tensor.is_inference() else tensor._version
         self.foreign[slot] = Input(without_history(tensor), version, nbytes, storage)
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
-            self.first_read[slot] = len(self.steps)
             whole = tensor._base if tensor._is_view() else tensor
-            if whole is not None and not whole.is_nested and whole.is_contiguous():
-                self.whole[slot] = self.geometries.of(whole)
+            if whole is not None and (whole.is_nested or not whole.is_contiguous()):
+                whole = None
+            self._gets_gradient(slot, whole)
         self.on_host &= tensor.device.type in ("cpu", "meta")
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
@@ -128,6 +129,11 @@ class Trace:
             self.prints[slot] = fingerprint(storage)
         return buffer
 
+    def _gets_gradient(self, slot: int, whole: Tensor | None) -> None:
+        """A slot that no step made is about to be read, and gets a gradient."""
+        geometry = None if whole is None else self.geometries.of(whole)
+        self.gradients[slot] = InputGradient(len(self.steps), geometry)
+
     def sum_bytes(self) -> int:
         """The bytes of the cotangents that are sums: of foreign slots read twice.
 
@@ -135,8 +141,9 @@ class Trace:
         reads lie apart it holds one at a time.
         """
         change: dict[int, int] = {}
-        for slot, first in self.first_read.items():
-            last, nbytes = self.last_read[slot], self.nbytes[slot]
+        for slot, gradient in self.gradients.items():
+            first, last = gradient.first_read, self.last_read[slot]
+            nbytes = self.nbytes[slot]
             if first < last:
                 change[first] = change.get(first, 0) + nbytes
                 change[last + 1] = change.get(last + 1, 0) - nbytes
@@ -151,20 +158,25 @@ class Trace:
         return sum(sizes.values())
 
     def note_sums_apart(self) -> None:
-        """Note in `apart`, with its last read, whose first sum is a tensor of its own.
+        """Note in `apart`, by its last read, whose first sum is a tensor of its own.
 
         Autograd adds in place to a cotangent that shares its storage with nobody. That
         of what was read as a view does: it is a view of what the formula made. So does
         what a product makes for a matrix that is not contiguous. For other operators
         that share (`add`), what they made is as large, and its cotangent is counted.
         """
-        for slot, first in self.first_read.items():
+        for slot, gradient in self.gradients.items():
             last = self.last_read[slot]
-            if first < last < len(self.steps):
-                step, whole = self.steps[last], self.whole.get(slot)
+            if gradient.first_read < last < len(self.steps):
+                step, whole = self.steps[last], gradient.whole
                 seen = zip(step.reads, step.signature.geometries, strict=True)
                 if any(s == slot and geometry is not whole for s, geometry in seen):
-                    self.apart[slot] = last
+                    gradient.apart = last
+
+    def sums_until(self, slot: int) -> int:
+        """The last read of a slot whose first sum is a tensor of its own; else -1."""
+        gradient = self.gradients.get(slot)
+        return -1 if gradient is None else gradient.apart
 
     def look_again(self, buffer: Buffer, tensor: Tensor) -> None:
         """Before a read of memory that others may have written, or that nobody has."""
@@ -220,11 +232,9 @@ class Trace:
         if self.moved.get(old) == old:
             self.moved[old] = slot
             self.drop_from_tail(old)
-        self.received.add(slot)
+        self.received[slot] = Received()
         if tensor.is_floating_point() or tensor.is_complex():
-            self.first_read[slot] = len(self.steps)
-            if tensor.is_contiguous():
-                self.whole[slot] = self.geometries.of(tensor)
+            self._gets_gradient(slot, tensor if tensor.is_contiguous() else None)
         self.kept_bytes += buffer.nbytes
         self.held.hold(slot, storage)
         buffer.slot, buffer.uninitialised = slot, False
@@ -235,7 +245,7 @@ class Trace:
         if old in self.tail.steps:
             buffer.older = (*buffer.older, old)
         self.hold_for_good(buffer, tensor)
-        self.same[buffer.slot] = old
+        self.received[buffer.slot].same = old
         return buffer.slot
 
     def before_write(self, buffer: Buffer, tensor: Tensor) -> None:
@@ -246,21 +256,19 @@ class Trace:
             self._keep_copy(slot, tensor.untyped_storage(), self.roots[slot])
         if slot in self.tail.steps or buffer.older:
             self._leave_tail(buffer, tensor)
-        old = self.same.pop(slot, None)
-        if old is not None and old in self.held.storages and old not in self.tail.steps:
-            self.hold_copy(old, tensor.untyped_storage())
-        if slot in self.received and not self.is_asked_for(slot):
-            self.forget_received(slot)
+        received = self.received.get(slot)
+        if received is not None:
+            old, received.same = received.same, -1
+            if old in self.held.storages and old not in self.tail.steps:
+                self.hold_copy(old, tensor.untyped_storage())
+            if not received.saved and self.last_read[slot] < 0:
+                self.forget_received(slot)
         if slot in self.held.storages:
             self.hold_copy(slot, tensor.untyped_storage())
 
-    def is_asked_for(self, slot: int) -> bool:
-        """Tell whether a step has read a received slot, or autograd has saved it."""
-        return self.last_read[slot] >= 0 or slot in self.asked
-
     def forget_received(self, slot: int) -> None:
         """Let a received value go that nothing has asked for."""
-        self.received.discard(slot)
+        del self.received[slot]
         self.held.release(slot)
 
     def separate(self, slot: int) -> None:
