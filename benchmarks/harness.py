@@ -225,7 +225,7 @@ def _text(cell: object) -> str:
 
 
 def drawn(stem: str, draw: Callable[..., None], panels: int = 1, **figure: Any) -> None:
-    """Draw a figure twice, for light and for dark pages, as SVG.
+    """Draw a figure twice, for light and for dark pages, as SVG, what is what below.
 
     Args:
         stem: `-light.svg` and `-dark.svg` are added to it.
@@ -243,7 +243,9 @@ def drawn(stem: str, draw: Callable[..., None], panels: int = 1, **figure: Any) 
         with plt.style.context(style):
             made, axes = plt.subplots(1, panels, squeeze=False, **figure)
             draw(*axes[0])
-            made.tight_layout()
+            names = axes[0][0].get_legend_handles_labels()
+            made.legend(*names, loc="lower center", ncols=2, frameon=False)
+            made.tight_layout(rect=(0, 0.22, 1, 1))
             path = f"{stem}-{ground}.svg"
             made.savefig(path, metadata={"Date": None}, transparent=True)
             plt.close(made)

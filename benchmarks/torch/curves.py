@@ -190,7 +190,6 @@ def draw(curves: dict[str, list[Point]], axes: Any) -> None:
             label = name if line == "-" else None
             axes.plot(budgets, [min(3.0, c) for c in costs], label=label, **look)
     axes.set(xlabel="budget / what plain takes", ylabel="forward run again")
-    axes.legend(frameon=False)
 
 
 def main() -> None:

@@ -156,8 +156,6 @@ def draw(rows: list[dict[str, float]], space: Any, time: Any) -> None:
         time.plot(ours, [row[seconds] for row in there], **look)
     for axes, what in ((space, "Fig. 29: MB"), (time, "Fig. 30: seconds")):
         axes.set(xscale="log", yscale="log", xlabel="l", title=what)
-    labelled = {"loc": "upper center", "bbox_to_anchor": (1.1, -0.2), "ncols": 2}
-    space.legend(frameon=False, **labelled)
 
 
 def main() -> None:
