@@ -51,6 +51,7 @@ RIGHT = (
     "(np.cumsum(w, axis=0) * np.prod(w) + np.var(w, axis=1)[0]).sum()",
     # item by item
     "(np.clip(u, -0.3, 0.6) * u).sum() + u.clip(0.0, 0.5)[0]",
+    "np.clip(x, 0.1, u[0]) * np.hypot(x, v[0]) + np.hypot(u, np.hypot(u, x)).sum()",
     "(np.where(w < 0.5, w * w, np.minimum(w, 0.7)) * w).sum()",
     "np.where((u > 0.0) & (u <= 0.6) | ~(u != 0.123) | (u >= 0.8), u * u, -u).sum()",
     "np.where(0.3 < u, 1.0, u).sum() * np.where(u < 0.5, u, 0.2)[0]",

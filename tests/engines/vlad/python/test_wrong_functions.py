@@ -134,11 +134,11 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("text", "message"), KINDS)
-def test_a_function_of_another_kind_is_refused_by_name(
+def test_a_function_of_another_kind_is_refused_by_name_at_its_line(
     text: str, message: str, tmp_path: Path
 ) -> None:
     made = loaded(tmp_path, "kinds", text + "\n")
-    with pytest.raises(CompileError, match=re.escape(message)):
+    with pytest.raises(CompileError, match=f"kinds.py:1:1: .*{re.escape(message)}"):
         native.function(made.f, engine="interpreter")(1.0)
 
 

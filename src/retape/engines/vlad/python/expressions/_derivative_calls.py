@@ -6,6 +6,7 @@ The arguments by which no derivative is taken are constants of the inner functio
 """
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import (
@@ -79,26 +80,16 @@ def derivative_call(
             f"the function returns {kind_of_type(type_)}; a gradient is of a function "
             "that returns one number",
         )
-    swept = Prim(
-        where,
-        "checkpoint-*j",
-        (active.function("gradient"), active.inputs, Const(where, 1.0)),
-    )
-    primal = owner.build.fresh("value")
-    parts = [owner.build.fresh("cotangent") for _ in wanted]
-    found = [
-        shaped(owner, where, types[i], Var(where, names[i]), Var(where, part))
-        for i, part in zip(wanted, parts, strict=True)
-    ]
     kinds: Type = TupleType(tuple(types[i] for i in wanted))
-    gradient = tuple_of(where, found)
     if isinstance(argnums, int):
         kinds = types[argnums]
+
+    def result(value: Core, gradient: Core) -> Core:
+        return gradient if kind == "grad" else tuple_of(where, [value, gradient])
+
+    core = active.swept("gradient", Const(where, 1.0), result)
     if kind == "value_and_grad":
-        gradient = tuple_of(where, [Var(where, primal), gradient])
         kinds = TupleType((type_, kinds))
-    pattern = nested_pattern([PVar(primal), tuple_pattern(parts)])
-    core = owner.build.let(where, pattern, swept, gradient)
     for name, (arg, _) in reversed(list(zip(names, args, strict=True))):
         core = owner.build.let_var(where, name, arg, core)
     owner.fresh = True
@@ -157,20 +148,13 @@ def pullback_call(
             f"the function returns {kind_of_type(type_)}, and the cotangent is "
             f"{kind_of_type(given)}; make them alike",
         )
-    swept = Prim(
-        where, "checkpoint-*j", (active.function("vjp"), active.inputs, cotangent)
-    )
-    primal = owner.build.fresh("value")
-    parts = [owner.build.fresh("cotangent") for _ in wanted]
-    types = [as_floats(primals[each][1]) for each in wanted]
-    found = [
-        shaped(owner, where, t, primals[each][0], Var(where, part))
-        for t, each, part in zip(types, wanted, parts, strict=True)
-    ]
-    both = tuple_of(where, [Var(where, primal), tuple_of(where, found)])
-    pair = nested_pattern([PVar(primal), tuple_pattern(parts)])
-    kinds = TupleType((type_, TupleType(tuple(types))))
-    return owner.build.let(where, pair, swept, both), kinds
+
+    def both(value: Core, cotangents: Core) -> Core:
+        return tuple_of(where, [value, cotangents])
+
+    types = tuple(as_floats(primals[each][1]) for each in wanted)
+    kinds = TupleType((type_, TupleType(types)))
+    return active.swept("vjp", cotangent, both), kinds
 
 
 class _ActiveCall:
@@ -196,11 +180,30 @@ class _ActiveCall:
         self._value, self.type_ = owner.calls.of_function(
             node, called, nothing, operands
         )
-        self.inputs = tuple_of(self._where, [primals[each][0] for each in wanted])
+        self._primals = [primals[each] for each in wanted]
+        self.inputs = tuple_of(self._where, [core for core, _ in self._primals])
 
     def function(self, name: str) -> Core:
         pattern = tuple_pattern(self._names) if self._names else PConst(())
         return self._owner.build.function(self._where, name, pattern, self._value)
+
+    def swept(
+        self, name: str, cotangent: Core, result: Callable[[Core, Core], Core]
+    ) -> Core:
+        """What is made of the value and of the cotangents, which a sweep back gives."""
+        owner, where = self._owner, self._where
+        sweep = (self.function(name), self.inputs, cotangent)
+        primal = owner.build.fresh("value")
+        parts = [owner.build.fresh("cotangent") for _ in self._primals]
+        found = [
+            shaped(owner, where, as_floats(type_), core, Var(where, part))
+            for (core, type_), part in zip(self._primals, parts, strict=True)
+        ]
+        made = result(Var(where, primal), tuple_of(where, found))
+        pattern = nested_pattern([PVar(primal), tuple_pattern(parts)])
+        return owner.build.let(
+            where, pattern, Prim(where, "checkpoint-*j", sweep), made
+        )
 
 
 def shaped(

@@ -2,23 +2,16 @@
 
 import ast
 from dataclasses import replace
+from types import FunctionType as PythonFunction
 
-from retape.engines.vlad.language._core import Const, Core, If, Prim
-from retape.engines.vlad.operators._table import (
-    ABS,
-    ATAN,
-    EQUAL,
-    EXPT,
-    IS_FINITE,
-    IS_ZERO,
-    MULTIPLY,
-)
+from retape.engines.vlad.language._core import Const, Core, Prim
 from retape.engines.vlad.python.expressions._by_axis import (
     axis_of,
     by_axis,
     is_kept,
 )
 from retape.engines.vlad.python.expressions._unit import Terms
+from retape.engines.vlad.python.library import _rows
 from retape.engines.vlad.python.library._table import (
     ALONG_AXIS,
     BY_ITEM,
@@ -41,6 +34,15 @@ from retape.engines.vlad.python.read._types import (
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._array_terms import items_of
+from retape.engines.vlad.python.terms._number_functions import NUMBER_FUNCTIONS
+
+_FILLED = {"zeros": 0.0, "empty": 0.0, "ones": 1.0, "full": None}
+"""Functions that make arrays full of one value, which the last one is given."""
+
+_SURE = ("tanh", "erf", "abs")
+"""Functions of `math` that have a value for every number."""
+
+_SURE_OF_INTS = (*_SURE, "sin", "cos")
 
 
 def _kind(type_: Type) -> str:
@@ -159,12 +161,14 @@ class LibraryCalls(Terms):
         """A function that is written in the language; `None` if there is none."""
         owner = self._owner
         if name in BY_ITEM:
-            if not any(isinstance(type_, ArrayType) for _, type_ in args):
-                return None
             self._counted(node, args, 3 if name in ("clip", "where") else 2)
             if name == "where":
                 self._chosen(node, args)
-            return owner.wholes.by_item(node, BY_ITEM[name], args)
+            function = BY_ITEM[name]
+            if any(isinstance(type_, ArrayType) for _, type_ in args):
+                return owner.wholes.by_item(node, function, args)
+            if isinstance(function, PythonFunction):
+                return owner.written(node, function, args)
         rows = WRITTEN.get(name)
         if rows is None:
             return None
@@ -208,16 +212,12 @@ class LibraryCalls(Terms):
 
     def _math(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         if name == "log" and len(args) == 2:
-            (top, _), (bottom, _) = (self._math(node, "log", [a]) for a in args)
-            return self._owner.arithmetic.binary(
-                self._owner.text.where(node), ast.Div(), (top, FLOAT), (bottom, FLOAT)
-            ) or (top, FLOAT)
+            top, bottom = (self._math(node, "log", [arg]) for arg in args)
+            return self._owner.apply_binary(node, ast.Div(), top, bottom)
         self._counted(node, args, 1)
         core, type_ = self._owner.as_number(node, args[0])
         where = self._owner.text.where(node)
-        if name in ("sin", "cos", "tanh", "erf", "abs") and type_ is INT:
-            return Prim(where, name, (core,)), FLOAT
-        if name in ("tanh", "erf", "abs"):
+        if name in (_SURE_OF_INTS if type_ is INT else _SURE):
             return Prim(where, name, (core,)), FLOAT
         return self._owner.arithmetic.math(where, name, core), FLOAT
 
@@ -240,133 +240,85 @@ class LibraryCalls(Terms):
         return self._owner.as_number(node, operand)
 
     def _array(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        owner, where = self._owner, self._owner.text.where(node)
+        owner = self._owner
+        if name.removesuffix("_like") in _FILLED:
+            return self._full(node, name, args)
+        if name in NUMBER_FUNCTIONS:
+            return self._of_numbers(node, name, args)
+        if name == "reshape":
+            if not args or not isinstance(args[0][1], ArrayType):
+                self.refuse(node, "`reshape` is of an array")
+            return owner.arrays.reshaped(node, args[0], args[1:])
+        self._counted(node, args, 2 if name in ("dot", "power") else 1)
         match name:
-            case "zeros_like" | "empty_like" | "ones_like" | "full_like":
-                self._counted(node, args, 2 if name == "full_like" else 1)
-                value = Const(where, 1.0 if name == "ones_like" else 0.0)
-                if name == "full_like":
-                    value, _ = owner.as_number(node, args[1])
-                return owner.wholes.full(node, args[0], value)
-            case "zeros" | "empty" | "ones":
-                self._counted(node, args, 1)
-                value = Const(where, 1.0 if name == "ones" else 0.0)
-                return owner.arrays.new(node, args[0], value)
-            case "full":
-                self._counted(node, args, 2)
-                value, type_ = owner.as_number(node, args[1])
-                if type_ is INT:
-                    self.refuse(
-                        node,
-                        "`np.full` of an int makes an array of ints; write it as a "
-                        "float, or `float(x)`",
-                    )
-                return owner.arrays.new(node, args[0], value)
             case "dot":
-                self._counted(node, args, 2)
                 return owner.products.product(node, args[0], args[1])
+            case "power":
+                return owner.apply_binary(node, ast.Pow(), args[0], args[1])
             case "sum":
-                self._counted(node, args, 1)
                 return owner.wholes.sum(node, args[0])
             case "copy":
-                self._counted(node, args, 1)
                 return owner.wholes.copy(node, args[0])
-            case "ravel" | "flatten":
-                self._counted(node, args, 1)
-                if not isinstance(args[0][1], ArrayType):
-                    self.refuse(node, f"`{name}` is of an array")
-                made = owner.wholes.copy(node, self._flat(node, args[0]))
-                owner.fresh = name == "flatten"
-                return made
-            case "reshape":
-                if not args or not isinstance(args[0][1], ArrayType):
-                    self.refuse(node, "`reshape` is of an array")
-                return owner.arrays.reshaped(node, args[0], args[1:])
-            case "power":
-                self._counted(node, args, 2)
-                return owner.apply_binary(node, ast.Pow(), args[0], args[1])
-            case "arctan":
-                return self._builtin(node, "atan", [self._real(node, args[0])])
-        return self._builtin(node, "atan2", [self._real(node, arg) for arg in args])
+        if not isinstance(args[0][1], ArrayType):
+            self.refuse(node, f"`{name}` is of an array")
+        made = owner.wholes.copy(node, self._flat(node, args[0]))
+        owner.fresh = name == "flatten"
+        return made
+
+    def _full(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
+        """`np.zeros(n)`, `np.full(n, x)`, `np.zeros_like(a)`: full of one value."""
+        owner, number = self._owner, _FILLED[name.removesuffix("_like")]
+        self._counted(node, args, 2 if number is None else 1)
+        value: Core = Const(owner.text.where(node), number)
+        if number is None:
+            value, type_ = owner.as_number(node, args[1])
+            if type_ is INT and name == "full":
+                self.refuse(
+                    node,
+                    "`np.full` of an int makes an array of ints; write it as a "
+                    "float, or `float(x)`",
+                )
+        make = owner.wholes.full if name.endswith("_like") else owner.arrays.new
+        return make(node, args[0], value)
 
     def _builtin(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         owner, where = self._owner, self._owner.text.where(node)
-        if name == "len":
-            self._counted(node, args, 1)
-            return owner.arrays.length(node, args[0])
-        if name == "sum":
-            self._counted(node, args, 1)
-            return owner.wholes.sum(node, args[0])
-        if name == "range":
-            self.refuse(node, "`range` is compiled in the head of a `for` only")
-        is_strict = name in ("minimum", "maximum", "min", "max")
-        as_number = self._real if is_strict else owner.as_number
-        numbers = [as_number(node, arg) for arg in args]
-        cores = tuple(core for core, _ in numbers)
-        types = [t for _, t in numbers]
-        arithmetic = owner.arithmetic
         match name:
-            case "minimum" | "maximum":
+            case "len":
+                self._counted(node, args, 1)
+                return owner.arrays.length(node, args[0])
+            case "sum":
+                self._counted(node, args, 1)
+                return owner.wholes.sum(node, args[0])
+            case "range":
+                self.refuse(node, "`range` is compiled in the head of a `for` only")
+            case "math.hypot":
                 self._counted(node, args, 2)
-                core = arithmetic.smaller_or_nan(where, name[:3], *cores)
-                return core, INT if set(types) == {INT} else FLOAT
-            case "min" | "max":
-                if len(cores) < 2:
-                    self.refuse(node, f"`{name}` is compiled for two or more numbers")
-                result = cores[0]
-                for core in cores[1:]:
-                    result = Prim(where, name, (result, core))
-                return result, INT if set(types) == {INT} else FLOAT
-            case "pow" | "math.pow":
+                numbers = [owner.as_number(node, arg) for arg in args]
+                return owner.written(node, _rows.hypotenuse, numbers)
+            case "pow":
                 self._counted(node, args, 2)
-                if name == "pow":
-                    return arithmetic.power(where, numbers[0], numbers[1])
-                return arithmetic.finite(where, EXPT, cores), FLOAT
-            case "atan2":
-                self._counted(node, args, 2)
-                return Prim(where, ATAN, cores), FLOAT
-            case "hypot":
-                self._counted(node, args, 2)
-                return arithmetic.hypotenuse(where, *cores), FLOAT
-        self._counted(node, args, 1)
-        core, type_ = numbers[0]
-        match name:
-            case "abs":
-                return Prim(where, ABS, (core,)), type_
-            case "float":
-                return core, FLOAT
-            case "bool":
-                return arithmetic.inverse(where, Prim(where, IS_ZERO, (core,))), BOOL
+                left, right = (owner.as_number(node, arg) for arg in args)
+                return owner.arithmetic.power(where, left, right)
             case "int":
-                return (
-                    (core, INT)
-                    if type_ is INT
-                    else (
-                        arithmetic.truncated(where, core),
-                        INT,
-                    )
-                )
-            case "floor":
-                return arithmetic.rounded_down(where, core), INT
-            case "ceil":
-                return arithmetic.ceiling(where, core), INT
-            case "atan":
-                return Prim(where, ATAN, (core, Const(where, 1.0))), FLOAT
-            case "isfinite":
-                return Prim(where, IS_FINITE, (core,)), BOOL
-            case "isnan":
+                self._counted(node, args, 1)
+                core, type_ = owner.as_number(node, args[0])
+                if type_ is not INT:
+                    core = owner.arithmetic.truncated(where, core)
+                return core, INT
+        return self._of_numbers(node, name, args)
 
-                def differs(x: Core) -> Core:
-                    equal = Prim(where, EQUAL, (x, x))
-                    return If(where, equal, Const(where, False), Const(where, True))
-
-                return arithmetic.named(where, (core,), differs), BOOL
-            case "degrees":
-                return Prim(
-                    where, MULTIPLY, (core, Const(where, 57.29577951308232))
-                ), FLOAT
-            case "radians":
-                return Prim(
-                    where, MULTIPLY, (core, Const(where, 0.017453292519943295))
-                ), FLOAT
-        return self.refuse(node, f"`{name}` is not compiled")
+    def _of_numbers(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
+        """A function of numbers, by its row."""
+        owner, row = self._owner, NUMBER_FUNCTIONS.get(name)
+        if row is None:
+            self.refuse(node, f"`{name}` is not compiled")
+        as_number = owner.as_number if row.takes_bools else self._real
+        numbers = [as_number(node, arg) for arg in args]
+        if row.count is not None:
+            self._counted(node, args, row.count)
+        elif len(args) < 2:
+            self.refuse(node, f"`{name}` is compiled for two or more numbers")
+        cores = (core for core, _ in numbers)
+        made = row.make(owner.arithmetic, owner.text.where(node), *cores)
+        return made, row.type_of({type_ for _, type_ in numbers})

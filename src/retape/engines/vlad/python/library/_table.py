@@ -45,9 +45,13 @@ BY_ITEM: dict[str, Callable[..., Any]] = {
     "maximum": np.maximum,
     "minimum": np.minimum,
     "clip": _rows.clipped,
+    "hypot": _rows.hypotenuse,
     "where": _rows.chosen,
 }
-"""What is done with an item of each, where a number is each item of an array."""
+"""What is done with an item of each, where a number is each item of an array.
+
+Of numbers alone it is done with them.
+"""
 
 OVER_AXIS = frozenset("sum mean max min prod var std norm".split())
 """What makes a number of each row along an `axis`, or of all items."""

@@ -40,12 +40,11 @@ _BUILTINS: dict[Any, str] = {
     math.pow: "math.pow",
     math.atan: "atan",
     math.atan2: "atan2",
-    math.hypot: "hypot",
+    math.hypot: "math.hypot",
     math.isfinite: "isfinite",
     math.isnan: "isnan",
     math.degrees: "degrees",
     math.radians: "radians",
-    math.fmod: "refused",
 }
 
 _ARRAYS = frozenset(
@@ -91,7 +90,7 @@ def known_function(value: Any) -> tuple[str, str] | None:
         found = _BUILTINS.get(value)
     except TypeError:  # not hashable
         return None
-    return None if found in (None, "refused") else ("builtin", str(found))
+    return None if found is None else ("builtin", found)
 
 
 def _is_of_arrays(value: Any) -> bool:

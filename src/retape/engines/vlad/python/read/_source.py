@@ -91,14 +91,13 @@ def parse_function(function: FunctionType) -> Parsed:
     Raises:
         CompileError: If its text cannot be had.
     """
-    code = function.__code__
+    code, text = function.__code__, _text_of(function)
     if code.co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR):
-        raise CompileError(
+        text.refuse(
+            ast.Pass(lineno=code.co_firstlineno),
             f"`{function.__qualname__}` is a generator or a coroutine, which is not "
             "compiled; write a function that returns a value",
-            None,
         )
-    text = _text_of(function)
     there = text.functions.get(code.co_firstlineno, [])
     found = [node for node in there if _is_node_of(node, code)]
     if len(found) != 1:
