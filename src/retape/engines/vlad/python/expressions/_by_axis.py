@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from retape.engines.vlad.language._core import Const, Core, Prim
 from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.library import _rows
-from retape.engines.vlad.python.library._table import ALONG_AXIS, WRITTEN
+from retape.engines.vlad.python.library._table import ARRAY_FUNCTIONS
 from retape.engines.vlad.python.read._types import BOOL, INT, ArrayType, FunctionType
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._array_terms import opened, product_of
@@ -59,8 +59,9 @@ def by_axis(
     where, build = owner.text.where(node), owner.build
     core, type_ = array
     assert isinstance(type_, ArrayType)
-    rank, along = type_.rank, name in ALONG_AXIS
-    function = FunctionType(_rows.sum_of_row if name == "sum" else WRITTEN[name]["1"])
+    rank, row = type_.rank, ARRAY_FUNCTIONS[name]
+    along = row.makes == "row"
+    function = FunctionType(row.texts.get("1", _rows.sum_of_row))
     every = _rows.along_axis if along else _rows.over_axis
 
     def found(shape: Core, *parts: Core) -> Core:

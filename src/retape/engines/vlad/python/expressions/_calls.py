@@ -186,7 +186,7 @@ class CallTranslator(Terms):
         return self.refuse(
             node,
             f"the method `{function.attr}` of {kind_of_type(type_)} is not compiled; "
-            f"arrays have {', '.join(f'`{each}`' for each in sorted(METHODS))}",
+            f"arrays have {', '.join(f'`{each}`' for each in METHODS)}",
         )
 
     def of_function(

@@ -2,7 +2,6 @@
 
 import ast
 from dataclasses import replace
-from types import FunctionType as PythonFunction
 
 from retape.engines.vlad.language._core import Const, Core, Prim
 from retape.engines.vlad.python.expressions._by_axis import (
@@ -12,14 +11,7 @@ from retape.engines.vlad.python.expressions._by_axis import (
 )
 from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _rows
-from retape.engines.vlad.python.library._table import (
-    ALONG_AXIS,
-    BY_ITEM,
-    OF_ALL,
-    OVER_AXIS,
-    VIEWS,
-    WRITTEN,
-)
+from retape.engines.vlad.python.library._table import ARRAY_FUNCTIONS, WITH_AXIS
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
@@ -68,7 +60,7 @@ class LibraryCalls(Terms):
     ) -> Operand:
         """A function of a library, by the kind and the name of its row."""
         (kind, name), args, keywords = known, list(args), dict(keywords)
-        by_place = name in OVER_AXIS | ALONG_AXIS and kind == "array" and len(args) == 2
+        by_place = name in WITH_AXIS and kind == "array" and len(args) == 2
         if keywords or by_place:
             found = self._along(node, known, args, keywords)
             if found is not None:
@@ -80,10 +72,6 @@ class LibraryCalls(Terms):
         for _, type_ in args:
             if name not in ("len", "copy", "where"):
                 self._owner.refuse_ints(node, type_)
-        if kind == "array" or name in BY_ITEM:
-            found = self._written(node, name, args)
-            if found is not None:
-                return found
         match kind:
             case "math":
                 return self._math(node, name, args)
@@ -132,7 +120,7 @@ class LibraryCalls(Terms):
         """A function along an axis; `None` for all of an array."""
         owner, (kind, name) = self._owner, known
         is_array = bool(args) and isinstance(args[0][1], ArrayType)
-        has_axis = kind == "array" and name in OVER_AXIS | ALONG_AXIS and is_array
+        has_axis = kind == "array" and name in WITH_AXIS and is_array
         axis = keywords.pop("axis", None)
         if has_axis and len(args) == 2:
             axis = args.pop()
@@ -142,7 +130,7 @@ class LibraryCalls(Terms):
                 node,
                 "of the keyword arguments of library functions `axis` and `keepdims` "
                 "are compiled, with constants, of "
-                f"{', '.join(sorted(OVER_AXIS | ALONG_AXIS))}",
+                f"{', '.join(sorted(WITH_AXIS))}",
             )
         owner.refuse_ints(node, args[0][1])
         at = None if axis is None else axis_of(owner, node, args[0], axis)
@@ -157,34 +145,33 @@ class LibraryCalls(Terms):
         whether = is_kept(owner, node, kept)
         return by_axis(owner, node, name, args[0], at, kept=whether)
 
-    def _written(self, node: ast.AST, name: str, args: list[Operand]) -> Operand | None:
-        """A function that is written in the language; `None` if there is none."""
-        owner = self._owner
-        if name in BY_ITEM:
-            self._counted(node, args, 3 if name in ("clip", "where") else 2)
-            if name == "where":
-                self._chosen(node, args)
-            function = BY_ITEM[name]
-            if any(isinstance(type_, ArrayType) for _, type_ in args):
-                return owner.wholes.by_item(node, function, args)
-            if isinstance(function, PythonFunction):
-                return owner.written(node, function, args)
-        rows = WRITTEN.get(name)
-        if rows is None:
-            return None
-        if args and name in OF_ALL and isinstance(args[0][1], ArrayType):
+    def _written(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
+        """A function that is written in the language."""
+        owner, row = self._owner, ARRAY_FUNCTIONS[name]
+        if args and row.makes and isinstance(args[0][1], ArrayType):
             args = [self._flat(node, args[0]), *args[1:]]
         kinds = "".join(_kind(type_) for _, type_ in args)
-        function = rows.get(kinds)
+        function = row.texts.get(kinds)
         if function is None:
             given = " and ".join(kind_of_type(type_) for _, type_ in args) or "nothing"
             self.refuse(node, f"`{name}` of {given} is not compiled; write a loop")
         result = owner.written(node, function, args)
-        if name in VIEWS:
+        if row.is_view:
             owner.fresh = False
         if name == "arange" and set(kinds) == {"i"}:
             result = result[0], ArrayType(1, INT)
         return result
+
+    def _by_item(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
+        """A function of numbers, item by item where there is an array."""
+        function = ARRAY_FUNCTIONS[name].by_item
+        if name == "where":
+            self._chosen(node, args)
+        if any(isinstance(type_, ArrayType) for _, type_ in args):
+            return self._owner.wholes.by_item(node, function, args)
+        if name in NUMBER_FUNCTIONS:
+            return self._of_numbers(node, name, args)
+        return self._owner.written(node, function, args)
 
     def _flat(self, node: ast.AST, array: Operand) -> Operand:
         """All items of an array, one row after another."""
@@ -240,16 +227,15 @@ class LibraryCalls(Terms):
         return self._owner.as_number(node, operand)
 
     def _array(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        owner = self._owner
+        owner, row = self._owner, ARRAY_FUNCTIONS[name]
+        if row.count is not None:
+            self._counted(node, args, row.count)
+        if row.by_item is not None:
+            return self._by_item(node, name, args)
+        if row.texts:
+            return self._written(node, name, args)
         if name.removesuffix("_like") in _FILLED:
             return self._full(node, name, args)
-        if name in NUMBER_FUNCTIONS:
-            return self._of_numbers(node, name, args)
-        if name == "reshape":
-            if not args or not isinstance(args[0][1], ArrayType):
-                self.refuse(node, "`reshape` is of an array")
-            return owner.arrays.reshaped(node, args[0], args[1:])
-        self._counted(node, args, 2 if name in ("dot", "power") else 1)
         match name:
             case "dot":
                 return owner.products.product(node, args[0], args[1])
@@ -259,16 +245,19 @@ class LibraryCalls(Terms):
                 return owner.wholes.sum(node, args[0])
             case "copy":
                 return owner.wholes.copy(node, args[0])
-        if not isinstance(args[0][1], ArrayType):
-            self.refuse(node, f"`{name}` is of an array")
-        made = owner.wholes.copy(node, self._flat(node, args[0]))
-        owner.fresh = name == "flatten"
-        return made
+            case "ravel" | "flatten" | "reshape":
+                if not args or not isinstance(args[0][1], ArrayType):
+                    self.refuse(node, f"`{name}` is of an array")
+                if name == "reshape":
+                    return owner.arrays.reshaped(node, args[0], args[1:])
+                made = owner.wholes.copy(node, self._flat(node, args[0]))
+                owner.fresh = name == "flatten"
+                return made
+        return self._of_numbers(node, name, args)
 
     def _full(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         """`np.zeros(n)`, `np.full(n, x)`, `np.zeros_like(a)`: full of one value."""
         owner, number = self._owner, _FILLED[name.removesuffix("_like")]
-        self._counted(node, args, 2 if number is None else 1)
         value: Core = Const(owner.text.where(node), number)
         if number is None:
             value, type_ = owner.as_number(node, args[1])

@@ -1,74 +1,111 @@
-"""Which function of NumPy is which of ours, by its name and by what it is given.
+"""Which functions of NumPy are compiled of arrays, and which of ours each of them is.
 
-What is given is a text: `1` and `2` for arrays of so many dimensions, `n` for a
-number, `i` for an int. A new function is one row here, and its text in a module beside.
+A new function is one row here, and its text in a module beside.
 """
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
 from retape.engines.vlad.python.library import _rows, _tables
 
-WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
-    "mean": {"1": _rows.mean},
-    "max": {"1": _rows.largest},
-    "min": {"1": _rows.smallest},
-    "prod": {"1": _rows.product},
-    "argmax": {"1": _rows.place_of_largest},
-    "argmin": {"1": _rows.place_of_smallest},
-    "cumsum": {"1": _rows.sums},
-    "cumprod": {"1": _rows.products},
-    "var": {"1": _rows.variance},
-    "std": {"1": _rows.deviation},
-    "norm": {"1": _rows.norm},
-    "diff": {"1": _rows.differences},
-    "outer": {"11": _rows.outer, "nn": _rows.outer_of_numbers},
-    "append": {"11": _rows.joined},
-    "linspace": dict.fromkeys(("nni", "nii", "ini", "iii"), _rows.spaced),
-    "arange": {
-        **dict.fromkeys(("i", "n"), _rows.counted),
-        **dict.fromkeys(("ii", "nn", "in", "ni"), _rows.counted_from),
-        **{a + b + c: _rows.counted_by for a in "in" for b in "in" for c in "in"},
-    },
-    "eye": {"i": _tables.unit_table},
-    "identity": {"i": _tables.unit_table},
-    "trace": {"2": _tables.trace},
-    "diagonal": {"2": _tables.diagonal},
-    "transpose": {"2": _tables.transposed},
-    "solve": {"21": _tables.solution, "22": _tables.solutions},
-    "inv": {"2": _tables.inverse},
+_Text = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFunction:
+    """A function of NumPy.
+
+    Attributes:
+        texts: How it is written in the language, by what it is given: `1` and `2` for
+            arrays of so many dimensions, `n` for a number, `i` for an int.
+        by_item: What is done with an item of each, where a number is each item of an
+            array; of numbers alone it is done with them.
+        count: How many arguments it takes, if there are no texts.
+        makes: Along an `axis`: a number, or a row, of each row. Without one it is of
+            all items, one row after another.
+        is_method: Whether arrays have it, too.
+        is_view: Whether what NumPy gives may be another name of its argument.
+    """
+
+    texts: dict[str, _Text] = field(default_factory=dict)
+    by_item: _Text | None = None
+    count: int | None = None
+    makes: Literal["number", "row", "place"] | None = None
+    is_method: bool = False
+    is_view: bool = False
+
+
+def _reduced(
+    text: _Text, makes: Literal["number", "row", "place"], *, is_method: bool = True
+) -> ArrayFunction:
+    return ArrayFunction({"1": text}, makes=makes, is_method=is_method)
+
+
+ARRAY_FUNCTIONS: dict[str, ArrayFunction] = {
+    # made anew
+    **dict.fromkeys(("zeros", "ones", "empty"), ArrayFunction(count=1)),
+    **dict.fromkeys(("zeros_like", "ones_like", "empty_like"), ArrayFunction(count=1)),
+    **dict.fromkeys(("full", "full_like"), ArrayFunction(count=2)),
+    **dict.fromkeys(("array", "asarray"), ArrayFunction(count=1)),
+    "copy": ArrayFunction(count=1, is_method=True),
+    "eye": ArrayFunction({"i": _tables.unit_table}),
+    "identity": ArrayFunction({"i": _tables.unit_table}),
+    "linspace": ArrayFunction(
+        dict.fromkeys(("nni", "nii", "ini", "iii"), _rows.spaced)
+    ),
+    "arange": ArrayFunction(
+        {
+            **dict.fromkeys(("i", "n"), _rows.counted),
+            **dict.fromkeys(("ii", "nn", "in", "ni"), _rows.counted_from),
+            **{a + b + c: _rows.counted_by for a in "in" for b in "in" for c in "in"},
+        }
+    ),
+    # of rows, or of all items
+    "sum": ArrayFunction(count=1, makes="number", is_method=True),
+    "mean": _reduced(_rows.mean, "number"),
+    "max": _reduced(_rows.largest, "number"),
+    "min": _reduced(_rows.smallest, "number"),
+    "prod": _reduced(_rows.product, "number"),
+    "var": _reduced(_rows.variance, "number"),
+    "std": _reduced(_rows.deviation, "number"),
+    "norm": _reduced(_rows.norm, "number", is_method=False),
+    "cumsum": _reduced(_rows.sums, "row"),
+    "cumprod": _reduced(_rows.products, "row"),
+    "argmax": _reduced(_rows.place_of_largest, "place"),
+    "argmin": _reduced(_rows.place_of_smallest, "place"),
+    # item by item
+    "maximum": ArrayFunction(by_item=np.maximum, count=2),
+    "minimum": ArrayFunction(by_item=np.minimum, count=2),
+    "hypot": ArrayFunction(by_item=_rows.hypotenuse, count=2),
+    "clip": ArrayFunction(by_item=_rows.clipped, count=3, is_method=True),
+    "where": ArrayFunction(by_item=_rows.chosen, count=3),
+    "power": ArrayFunction(count=2),
+    "arctan": ArrayFunction(count=1),
+    "arctan2": ArrayFunction(count=2),
+    # of other shapes
+    "ravel": ArrayFunction(count=1, is_method=True, is_view=True),
+    "flatten": ArrayFunction(count=1, is_method=True),
+    "reshape": ArrayFunction(is_method=True, is_view=True),
+    "diff": ArrayFunction({"1": _rows.differences}),
+    "append": ArrayFunction({"11": _rows.joined}),
+    "diagonal": ArrayFunction({"2": _tables.diagonal}, is_method=True, is_view=True),
+    "transpose": ArrayFunction({"2": _tables.transposed}, is_method=True, is_view=True),
+    # linear algebra
+    "dot": ArrayFunction(count=2, is_method=True),
+    "outer": ArrayFunction({"11": _rows.outer, "nn": _rows.outer_of_numbers}),
+    "trace": ArrayFunction({"2": _tables.trace}, is_method=True),
+    "solve": ArrayFunction({"21": _tables.solution, "22": _tables.solutions}),
+    "inv": ArrayFunction({"2": _tables.inverse}),
 }
+"""By their names."""
 
-BY_ITEM: dict[str, Callable[..., Any]] = {
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "clip": _rows.clipped,
-    "hypot": _rows.hypotenuse,
-    "where": _rows.chosen,
-}
-"""What is done with an item of each, where a number is each item of an array.
+WITH_AXIS = [n for n, row in ARRAY_FUNCTIONS.items() if row.makes in ("number", "row")]
+"""Those that take an `axis`."""
 
-Of numbers alone it is done with them.
-"""
-
-OVER_AXIS = frozenset("sum mean max min prod var std norm".split())
-"""What makes a number of each row along an `axis`, or of all items."""
-
-ALONG_AXIS = frozenset("cumsum cumprod".split())
-"""What makes a row of each row along an `axis`, or of all items."""
-
-OF_ALL = OVER_AXIS | ALONG_AXIS | {"argmax", "argmin"}
-"""What is of all items, one row after another, if no axis is given."""
-
-METHODS = frozenset(
-    "mean max min prod argmax argmin cumsum cumprod var std trace diagonal transpose "
-    "ravel flatten sum dot copy clip reshape".split()
-)
-
-VIEWS = frozenset("transpose ravel diagonal reshape T".split())
-"""What NumPy gives may be another name of its argument."""
+METHODS = sorted(name for name, row in ARRAY_FUNCTIONS.items() if row.is_method)
 
 WRITES = frozenset(
     "set_part_of_one fill_part_of_one set_part fill_part with_room with_number "

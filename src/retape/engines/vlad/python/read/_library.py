@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from retape.engines.vlad.operators._table import OPERATORS
-from retape.engines.vlad.python.library._table import BY_ITEM, WRITTEN
+from retape.engines.vlad.python.library._table import ARRAY_FUNCTIONS
 
 _ELEMENTARY = [name for name, row in OPERATORS.items() if row.is_elementary]
 
@@ -47,18 +47,6 @@ _BUILTINS: dict[Any, str] = {
     math.radians: "radians",
 }
 
-_ARRAYS = frozenset(
-    (
-        *"zeros ones full empty dot sum copy reshape".split(),
-        *"ravel arctan arctan2 power".split(),
-        *"zeros_like ones_like full_like empty_like".split(),
-        *"arange array asarray".split(),
-        *(name for name in WRITTEN if " " not in name),
-        *BY_ITEM,
-    )
-) - {"minimum", "maximum"}
-
-
 _OTHER_NAMES = {"amax": "max", "amin": "min"}
 """As releases of NumPy before 2 call them."""
 
@@ -79,10 +67,8 @@ def known_function(value: Any) -> tuple[str, str] | None:
         if name in NUMPY:
             return "numpy", NUMPY[name]
         name = _OTHER_NAMES.get(name, name)
-        if name in _ARRAYS and _is_of_arrays(value):
+        if name in ARRAY_FUNCTIONS and _is_of_arrays(value):
             return "array", name
-        if name in ("minimum", "maximum"):
-            return "builtin", name
         if name == "float64":
             return "builtin", "float"
         return None
