@@ -155,9 +155,9 @@ class ArrayParts(Terms):
                 done = If(where, same, done, wrong)
             return done
 
-        return self._opened(where, values, placed)
+        return self.opened(where, values, placed)
 
-    def _opened(self, where: Where, array: Operand, body: Callable[..., Core]) -> Core:
+    def opened(self, where: Where, array: Operand, body: Callable[..., Core]) -> Core:
         """A term of an array's shape, if it has more dimensions, items and lengths."""
         core, type_ = array
         assert isinstance(type_, ArrayType)
@@ -216,7 +216,7 @@ class ArrayParts(Terms):
 
             return reached(0, [], [])
 
-        return self._opened(where, array, inside)
+        return self.opened(where, array, inside)
 
     def _found(
         self, node: ast.Subscript, array: Operand, env: "Variables"
