@@ -64,7 +64,7 @@ class ArrayItems(Terms):
                 )
             at = owner.parts.index(node.slice, env)
             return owner.lists.item(
-                node, (core, type_), at, self._is_natural(node.slice, env)
+                node, (core, type_), at[0], self._is_natural(node.slice, env)
             )
         if not isinstance(type_, ArrayType):
             self.refuse(node, f"{kind_of_type(type_)} has no items")

@@ -133,27 +133,21 @@ class Lists(Terms):
 
     # what is in a list
 
-    def item(self, node: ast.AST, xs: Operand, at: Operand, natural: bool) -> Operand:
-        """`xs[i]`."""
+    def item(
+        self, node: ast.AST, xs: Operand, at: Core, natural: bool, known: bool = False
+    ) -> Operand:
+        """`xs[i]`; a `known` place is one where there is an item."""
         where = self._owner.text.where(node)
 
         def read(shape: Core, count: Core, width: Core, data: Core) -> Core:
             def found(place: Core) -> Core:
                 return self._read(node, xs[1], (width, data), place)
 
-            return self._in_range(where, at[0], natural, count, found)
+            if known:
+                return found(at)
+            return self._in_range(where, at, natural, count, found)
 
         self._owner.fresh = False
-        assert isinstance(xs[1], ListType)
-        return opened(self._build, where, xs[0], read), xs[1].item
-
-    def item_within(self, node: ast.AST, xs: Operand, place: Core) -> Operand:
-        """The item at a place that is known to be there."""
-        where = self._owner.text.where(node)
-
-        def read(shape: Core, count: Core, width: Core, data: Core) -> Core:
-            return self._read(node, xs[1], (width, data), place)
-
         assert isinstance(xs[1], ListType)
         return opened(self._build, where, xs[0], read), xs[1].item
 

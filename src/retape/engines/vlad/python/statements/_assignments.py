@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 from retape.engines.vlad.language._core import Const, Core, Pattern, PVar, Var
 from retape.engines.vlad.python.expressions._array_parts import is_part
 from retape.engines.vlad.python.read._types import (
-    INT,
     UNKNOWN,
     ArrayType,
     ListType,
@@ -261,7 +260,7 @@ class Assignments:
             core, type_ = owner.lists.appended(call, old, held)
             taken = value[0]
         else:
-            at = Const(where, -1.0), INT
+            at = Const(where, -1.0)
             taken, kind = owner.lists.item(call, old, at, natural=False)
             core, type_ = owner.lists.without_last(call, old)
         fresh = owner.build.fresh(name)

@@ -85,7 +85,7 @@ def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> S
         length, _ = owner.arrays.length(node, (core, type_))
 
         def item_of_list(at: Core) -> Operand:
-            return owner.lists.item_within(node, (core, type_), at)
+            return owner.lists.item(node, (core, type_), at, True, known=True)
 
         return Sequence(length, item_of_list, held)
     if not isinstance(type_, ArrayType):
