@@ -22,7 +22,7 @@ from retape.engines.vlad.python.call._directional import (
     Pushforward,
 )
 from retape.engines.vlad.python.call._function import Derivative, NativeFunction
-from retape.engines.vlad.python.call._remembered import Remembered
+from retape.engines.vlad.python.call._remembered import remembered
 from retape.engines.vlad.python.read._source import CompileError as CompileError
 from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
@@ -40,10 +40,6 @@ __all__ = [
     "value_and_grad",
     "vjp",
 ]
-
-
-_PUSHFORWARDS: Remembered[Pushforward] = Remembered()
-_PULLBACKS: Remembered[Pullback] = Remembered()
 
 
 def function(
@@ -189,9 +185,8 @@ def jvp(
     if len(primals) != len(tangents):
         raise GradientTypeError(NOT_ALIKE)
     wanted = tuple(k for k, each in enumerate(tangents) if each is not None)
-    made = _PUSHFORWARDS.of(
-        fun, (wanted, engine), lambda: Pushforward(fun, wanted, engine)
-    )
+    options = Pushforward, wanted, engine
+    made = remembered(fun, options, lambda: Pushforward(fun, wanted, engine))
     return made(primals, tuple(tangents[each] for each in wanted))
 
 
@@ -238,8 +233,8 @@ def vjp(
     """
     plan = budgeted(plan, memory)
     wanted = None if argnums is None else _as_tuple(argnums)
-    options = wanted, plan, engine
-    made = _PULLBACKS.of(fun, options, lambda: Pullback(fun, wanted, plan, engine))
+    options = Pullback, wanted, plan, engine
+    made = remembered(fun, options, lambda: Pullback(fun, wanted, plan, engine))
     return made(primals, cotangent)
 
 

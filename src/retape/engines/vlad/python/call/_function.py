@@ -22,7 +22,7 @@ from retape.engines.vlad.python.call._by_name import (
     name_of,
 )
 from retape.engines.vlad.python.call._callable import CompiledCallable
-from retape.engines.vlad.python.call._remembered import Remembered
+from retape.engines.vlad.python.call._remembered import remembered
 from retape.engines.vlad.python.call._values import type_of
 from retape.engines.vlad.python.read._signatures import Declared, parse_signatures
 from retape.engines.vlad.python.read._source import CompileError
@@ -194,7 +194,7 @@ class Derivative(CompiledCallable):
         if self._calls > _YOUNG:
             return self
         self._calls += 1
-        return _MADE_BEFORE.of(self, (), lambda: self)
+        return remembered(self, (Derivative,), lambda: self)
 
 
 def _made_again(make: Callable[..., Any], function: Any, *options: Any) -> Any:
@@ -202,6 +202,3 @@ def _made_again(make: Callable[..., Any], function: Any, *options: Any) -> Any:
     return make(
         found_again(function) if isinstance(function, Name) else function, *options
     )
-
-
-_MADE_BEFORE: Remembered[Derivative] = Remembered()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Lock
 from types import CellType
 from types import FunctionType as PythonFunction
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -13,32 +13,27 @@ REMEMBERED = 64
 """Functions whose derivatives are kept: each is an object of some 200 kB."""
 
 
-class Remembered(Generic[T]):
-    """What was made for functions, until so many others were asked for since.
+_MADE: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
+_LOCK = Lock()
 
-    Functions are equal if one `def` or `lambda` made them, and what they close over and
-    have as defaults is equal: then they are compiled to the same.
+
+def remembered(function: Any, options: tuple[Any, ...], make: Callable[[], T]) -> T:
+    """What was made for a function and the options, or is made now.
+
+    It is kept until so many others were asked for since. Functions are equal if one
+    `def` or `lambda` made them, and what they close over and have as defaults is equal:
+    then they are compiled to the same.
     """
-
-    def __init__(self) -> None:
-        self._made: OrderedDict[Any, tuple[Any, T]] = OrderedDict()
-        self._lock = Lock()
-
-    def of(self, function: Any, options: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """What was made for the function and the options, or is made now."""
-        key = (identity(function), options)
-        with self._lock:
-            found = self._made.get(key)
-            # Another variable may have been given to the closure of the first one.
-            if found is None or identity(found[0]) != key[0]:
-                self._made[key] = found = (function, make())
-            self._made.move_to_end(key)
-            if len(self._made) > REMEMBERED:
-                self._made.popitem(last=False)
-            return found[1]
-
-    def __len__(self) -> int:
-        return len(self._made)
+    key = (identity(function), options)
+    with _LOCK:
+        found = _MADE.get(key)
+        # Another variable may have been given to the closure of the first one.
+        if found is None or identity(found[0]) != key[0]:
+            _MADE[key] = found = (function, make())
+        _MADE.move_to_end(key)
+        if len(_MADE) > REMEMBERED:
+            _MADE.popitem(last=False)
+        return found[1]
 
 
 def identity(value: Any) -> Any:
