@@ -13,7 +13,7 @@ REMEMBERED = 64
 """Functions whose derivatives are kept: each is an object of some 200 kB."""
 
 
-_MADE: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
+_FOUND_AGAIN: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
 _LOCK = Lock()
 
 
@@ -26,13 +26,13 @@ def remembered(function: Any, options: tuple[Any, ...], make: Callable[[], T]) -
     """
     key = (identity(function), options)
     with _LOCK:
-        found = _MADE.get(key)
+        found = _FOUND_AGAIN.get(key)
         # Another variable may have been given to the closure of the first one.
         if found is None or identity(found[0]) != key[0]:
-            _MADE[key] = found = (function, make())
-        _MADE.move_to_end(key)
-        if len(_MADE) > REMEMBERED:
-            _MADE.popitem(last=False)
+            _FOUND_AGAIN[key] = found = (function, make())
+        _FOUND_AGAIN.move_to_end(key)
+        if len(_FOUND_AGAIN) > REMEMBERED:
+            _FOUND_AGAIN.popitem(last=False)
         return found[1]
 
 

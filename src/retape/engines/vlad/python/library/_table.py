@@ -11,7 +11,7 @@ import numpy as np
 
 from retape.engines.vlad.python.library import _rows, _tables
 
-_Text = Callable[..., Any]
+_OurText = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class ArrayFunction:
         is_view: Whether what NumPy gives may be another name of its argument.
     """
 
-    texts: dict[str, _Text] = field(default_factory=dict)
-    by_item: _Text | None = None
+    texts: dict[str, _OurText] = field(default_factory=dict)
+    by_item: _OurText | None = None
     count: int | None = None
     makes: Literal["number", "row", "place"] | None = None
     is_method: bool = False
@@ -39,7 +39,7 @@ class ArrayFunction:
 
 
 def _reduced(
-    text: _Text, makes: Literal["number", "row", "place"], *, is_method: bool = True
+    text: _OurText, makes: Literal["number", "row", "place"], *, is_method: bool = True
 ) -> ArrayFunction:
     return ArrayFunction({"1": text}, makes=makes, is_method=is_method)
 
