@@ -83,16 +83,16 @@ static size_t forgotten_bytes(void) {
   return T.forgotten + (size_t)(T.tape - T.piece->word) * sizeof(Word) + cell_bytes();
 }
 
-/* Count what a slice took, and with `at_end` the last steps, of which there are few. Those
-   that are looked at together are at least as many as a slice has, so that an array that
-   is made once is not taken for what each step makes. */
+/* Count what a slice took, and with `at_end` the last steps, of which there are few. At
+   least so many are looked at together, so that an array that is made once is not taken
+   for what each step makes. */
 static void count_slice(Counted *window, size_t tape, size_t made, int64_t steps,
-                        int at_end) {
+                        int64_t least, int at_end) {
   Counted *all = &T.counted;
   all->tape += tape, all->made += made, all->steps += steps;
   window->tape += tape, window->made += made, window->steps += steps;
-  if (window->steps < COUNTED_SLICE && !at_end) return;
-  int64_t count = window->steps < COUNTED_SLICE ? COUNTED_SLICE : window->steps;
+  if (window->steps < least && !at_end) return;
+  int64_t count = window->steps < least ? least : window->steps;
   if (count > all->steps) count = all->steps;
   double share = (double)(window->tape + window->made) / (double)(count ? count : 1);
   if (share > all->dearest) all->dearest = share;
@@ -102,7 +102,8 @@ static void count_slice(Counted *window, size_t tape, size_t made, int64_t steps
 /* As `typed_record`, a slice after another. Signals are let in between them. */
 static int typed_slices(int64_t fuel) {
   Counted window = {0, 0, 0, 0.0};
-  int64_t slice = T.forgetful ? COUNTED_SLICE : SLICE;
+  const int64_t least = G.planned && !G.typed_stage ? COUNTED_SLICE : SLICE;
+  int64_t slice = T.forgetful ? least : SLICE;
   T.sweep_at = T.row_bytes + ROW_SLACK;
   size_t enough_blocks = T.block_count + BLOCK_SLACK;
   int pauses;
@@ -115,7 +116,8 @@ static int typed_slices(int64_t fuel) {
     fuel -= used;
     int ends = how != STOPPED || (fuel <= T.fuel && !pauses);
     if (T.forgetful)
-      count_slice(&window, forgotten_bytes() - tape, T.made_bytes - made, used, ends);
+      count_slice(&window, forgotten_bytes() - tape, T.made_bytes - made, used, least,
+                  ends);
     if (!ends) {
       if (!used) slice *= 2;
       let_signals_in();
