@@ -21,6 +21,7 @@ from retape.engines.eager._record_bytes import analysis_bytes, record_size
 from retape.engines.eager.analysis._columns import Columns, crossing
 from retape.engines.eager.analysis._cotangent_bytes import step_cotangents
 from retape.engines.eager.analysis._least_memory import check_budget
+from retape.engines.eager.keep._place_snapshot import put_away
 from retape.engines.eager.keep._rules import Rules
 from retape.engines.eager.trace._geometry import storage_refcount
 from retape.engines.eager.trace._step import Snapshot
@@ -53,7 +54,7 @@ class Keeper:
         self._run = run
         self._limits = limits
         gap = max(1, (limits.memory or 0) // _FIRST_GAPS)
-        self._rules = Rules(run, gap, limits.stage, self.put_away)
+        self._rules = Rules(run, gap, limits.stage)
         self.floor = self.enough = 0
         self.relieved = False
         self._again = 0
@@ -87,10 +88,7 @@ class Keeper:
 
     def put_away(self, snapshots: Sequence[Snapshot]) -> None:
         """Move what complete snapshots hold into the store, if there is one."""
-        trace = self._run.trace
-        if trace.held.elsewhere is not None:
-            slots = {slot for snapshot in snapshots for slot in snapshot.slots}
-            trace.held.elsewhere.put_away(slots - trace.tail.steps.keys())
+        put_away(self._run.trace, snapshots)
 
     def lacks(self, nbytes: int) -> None:
         """Bytes that a policy keeps could not be kept: the budget is too small."""

@@ -1,5 +1,6 @@
 """Place a snapshot of a running program, and choose the values in it."""
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 from retape.engines.eager.trace._step import Snapshot
@@ -18,6 +19,16 @@ def place_snapshot(trace: Trace, position: int) -> None:
     trace.held.again(slots)
     trace.opened = Snapshot(position, slots, trace.saved)
     trace.snapshots.append(trace.opened)
+
+
+def put_away(trace: Trace, snapshots: Sequence[Snapshot]) -> None:
+    """Move what complete snapshots hold into the store, if there is one.
+
+    A snapshot is complete when the next one is placed.
+    """
+    if trace.held.elsewhere is not None:
+        slots = {slot for snapshot in snapshots for slot in snapshot.slots}
+        trace.held.elsewhere.put_away(slots - trace.tail.steps.keys())
 
 
 def merge_snapshot(trace: Trace, left: Snapshot, right: Snapshot) -> None:

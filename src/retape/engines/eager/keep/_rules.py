@@ -24,7 +24,6 @@ than they do.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -32,9 +31,9 @@ from retape.engines.eager.keep._place_snapshot import (
     merge_snapshot,
     narrowest,
     place_snapshot,
+    put_away,
 )
 from retape.engines.eager.trace._schedule import Schedule, chain_of
-from retape.engines.eager.trace._step import Snapshot
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
@@ -51,18 +50,9 @@ _SNAPSHOT_SHARE = 2 / 3
 class Rules:
     """What to let go next, and where snapshots come, without a plan."""
 
-    def __init__(
-        self,
-        run: "Run",
-        gap: int,
-        spacing: int,
-        put_away: Callable[[Sequence[Snapshot]], None],
-    ) -> None:
-        """Begin with gaps of so many bytes, or of so many steps.
-
-        Snapshots are put away that are complete: one is when the next one is placed.
-        """
-        self._run, self._put_away = run, put_away
+    def __init__(self, run: "Run", gap: int, spacing: int) -> None:
+        """Begin with gaps of so many bytes, or of so many steps."""
+        self._run = run
         self._gap = self._part = gap
         self._spacing = spacing
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
@@ -223,7 +213,7 @@ class Rules:
         if missing and end - begin >= _MANY:
             position = present
         place_snapshot(trace, position)
-        self._put_away(trace.snapshots[:-1])
+        put_away(trace, trace.snapshots[:-1])
         self._run.tally.snapshots += 1
         return min(position, end)
 
