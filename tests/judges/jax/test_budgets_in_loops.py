@@ -5,15 +5,19 @@ The compiler is the oracle of bytes and of work, `jax.grad` that of numbers.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax import lax
 
 import retape
 import retape.jax as rj
 from tests.engines.jaxpr.support.networks import assert_near, compiled, temp_bytes
-from tests.judges.jax.layered import IN_LOOPS, NETWORKS, WS
+from tests.judges.jax.layered import IN_LOOPS, NETWORKS, step
 
 pytestmark = pytest.mark.usefixtures("double_precision")
 
@@ -38,7 +42,8 @@ def test_every_budget_holds_and_costs_less_the_larger_it_is(name: str) -> None:
     least, most = least_of(f, args), temp_bytes(f, *args)
     looped = f in IN_LOOPS
     assert least < (0.33 if looped else 0.85) * most
-    budgets = [most // 3, most // 2] if looped else [least, (least + most) // 2, most]
+    between = [most // 3, most // 2] if looped else [(least + most) // 2]
+    budgets = [least, *between, most]
     work: list[float] = []
     for budget in budgets:
         assert temp_bytes(held(f, budget), *args) <= budget
@@ -56,8 +61,75 @@ def test_every_budget_holds_and_costs_less_the_larger_it_is(name: str) -> None:
         jax.grad(held(f, least - 1))(*args)
 
 
-def test_what_is_named_as_the_least_is_kept() -> None:
-    f = NETWORKS["scanned_layers"][0]
-    least = least_of(f, (WS,))
-    assert least < temp_bytes(f, WS) // 3
-    assert temp_bytes(held(f, least), WS) <= least
+def different(*shape: int) -> Any:
+    return np.cos(np.arange(np.prod(shape)) ** 2.0).reshape(shape)
+
+
+CLOSED_OVER = {
+    "one value": lambda *shape: np.ones(shape),
+    "different values": different,
+    "of JAX, one value": lambda *shape: jnp.ones(shape),
+    "of JAX": lambda *shape: jnp.asarray(different(*shape)),
+    "a number": lambda *_: 0.5,
+}
+
+
+def in_a_row(make: Any, w: Any) -> Any:
+    h = make(16, 16)
+    return (h * jnp.tanh(jnp.tanh(h * w[0]) @ w[1])) @ (w[2] * h)
+
+
+def before_a_loop(make: Any, w: Any) -> Any:
+    return lax.scan(step, jnp.cos((make(16, 16) * w[0]) @ w[1]), w)[0]
+
+
+def run_over(make: Any, w: Any) -> Any:
+    turn = lambda h, wc: (step(h, wc[0])[0] * wc[1], None)  # noqa: E731
+    return lax.scan(turn, w[0], (w, make(6, 16, 16) * np.ones((6, 1, 1))))[0]
+
+
+PULLED = {
+    "a loss": [
+        lambda f, w, _: jax.grad(f)(w),
+        lambda f, w, _: jax.value_and_grad(f)(w),
+    ],
+    "a layer": [
+        lambda f, w, seed: jax.vjp(f, w)[1](seed),
+        lambda f, w, seed: (lambda out, pull: (out, pull(seed)))(*jax.vjp(f, w)),
+    ],
+}
+"""What may be asked of a function, by what it is: without its value, and with it."""
+
+
+@pytest.mark.parametrize("what", PULLED)
+@pytest.mark.parametrize("name", CLOSED_OVER)
+@pytest.mark.parametrize(
+    "where",
+    [
+        in_a_row,
+        pytest.param(before_a_loop, marks=pytest.mark.slow),
+        pytest.param(run_over, marks=pytest.mark.slow),
+    ],
+)
+def test_a_function_is_measured_with_what_it_closes_over(
+    where: Any, name: str, what: str
+) -> None:
+    """As constants, which is how that is compiled: of some there are copies then."""
+
+    def f(w: Any) -> Any:
+        found = where(CLOSED_OVER[name], w)
+        return jnp.sum(found**2) if what == "a loss" else found
+
+    args = different(6, 16, 16), np.ones((16, 16))
+    asked = PULLED[what]
+
+    def taken(fun: Any) -> list[int]:
+        programs = (compiled(partial(ask, fun), *args) for ask in asked)
+        return [p.memory_analysis().temp_size_in_bytes for p in programs]
+
+    most = max(taken(f))
+    with pytest.raises(retape.BudgetError) as told:
+        jax.eval_shape(partial(asked[0], held(f, 1)), *args)
+    assert (least := told.value.least) is not None
+    for budget in (least, max(least, most)):
+        assert max(taken(held(f, budget))) <= budget

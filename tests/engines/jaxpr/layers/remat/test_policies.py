@@ -84,7 +84,7 @@ def test_selective_saves_products_with_weights_and_computes_the_rest_again() -> 
 # Budgets --------------------------------------------------------------------------
 
 
-def test_a_refusal_compiles_three_programs_at_most() -> None:
+def test_a_refusal_compiles_three_candidates_at_most() -> None:
     def f(w: Any, x: Any) -> Any:
         return jnp.sin(perceptron(w, x))
 
@@ -95,7 +95,8 @@ def test_a_refusal_compiles_three_programs_at_most() -> None:
         with pytest.raises(retape.BudgetError):
             jax.grad(marked)(weights, x)
 
-    assert compilations(refused) <= 3
+    # One program of each, and of the least the one with the value, too.
+    assert compilations(refused) <= 3 + 1
 
 
 @pytest.mark.slow

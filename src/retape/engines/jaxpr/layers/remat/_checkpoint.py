@@ -216,7 +216,7 @@ def _arrays_marked(
             _warn_as_in_jax(fn, policy, error)
             return out
         traced.act(pieces.leaves)
-        graph, consts = graph_of(traced.program)
+        graph, consts = graph_of(traced.program, len(traced.consts))
         check_names(policy, graph.jaxpr, f"`{name_of(fn)}`")
         values = [*consts, *traced.consts, *pieces.leaves]
         if isinstance(policy, Strategy):

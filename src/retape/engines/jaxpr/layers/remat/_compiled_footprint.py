@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
-from retape.engines.jaxpr.jaxprs._target import platform
+from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
+from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
 from retape.engines.jaxpr.xla._standalone import memory_of
 
@@ -45,36 +50,144 @@ def footprint(
     return memory
 
 
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An array that is compiled into a program, known by its contents."""
+
+    digest: bytes
+    value: Any = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What is known of a function's inputs where its gradient is taken.
+
+    Attributes:
+        moving: Whether a derivative by each of them is wanted.
+        constants: The array of each that is one whatever the program is called with.
+            Compiled it takes other temporaries than an argument does (jaxlib 0.10.2):
+            of an array all of one value the compiler makes a broadcast, as large as the
+            array; of one that a loop runs over it makes a copy; what follows from
+            constants alone it may compute.
+    """
+
+    moving: tuple[bool, ...]
+    constants: tuple[Constant | None, ...]
+
+    @classmethod
+    def among(cls, values: Sequence[Any], moving: Sequence[bool], held: int) -> Inputs:
+        """Of values, the first of which a function closes over.
+
+        Where some are traced, the others are constants, too. Outside of `jax.jit` all
+        are arrays: constants are those that would be there.
+        """
+        traced = any(isinstance(v, Tracer) for v in values)
+        kept = len(values) if traced else held
+        found = (constant_of(v) if i < kept else None for i, v in enumerate(values))
+        return cls(tuple(moving), tuple(found))
+
+    def behind(self, consts: Sequence[Any]) -> Inputs:
+        """The same inputs with constants in front."""
+        return Inputs(
+            (*(False for _ in consts), *self.moving),
+            (*map(constant_of, consts), *self.constants),
+        )
+
+
+def constant_of(value: Any) -> Constant | None:
+    """What a program holds of an array; `None` if that has to be handed to it."""
+    if isinstance(value, Tracer) or jax.dtypes.issubdtype(
+        value.dtype, jax.dtypes.extended
+    ):
+        return None
+    if isinstance(value, jax.Array) and len(value.devices()) > 1:
+        return None
+    array = np.asarray(value)
+    digest = hashlib.blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return Constant(digest.digest(), array)
+
+
 def gradients(
-    fun: Callable[..., Sequence[Any]], structs: Sequence[Any], moving: Sequence[bool]
+    fun: Callable[..., Sequence[Any]], structs: Sequence[Any], inputs: Inputs
 ) -> tuple[list[Callable[..., Any]], tuple[Any, ...]]:
     """Programs for the derivative by the moving inputs, and their arguments' types.
 
-    Of a scalar the gradient with the value, and on an accelerator without it, too: on
-    the CPU both take the same (`_deferred_choice.run_tied`). Of anything else the
-    value, with cotangents for any that come.
+    The gradient without the value, and with it: a program for the gradient alone has
+    room where the value would have been made, or lacks room that was free after it was.
+    Cotangents are those of a gradient for a scalar, else any that come.
     """
-    which = [i for i, m in enumerate(moving) if m]
+    which = [i for i, m in enumerate(inputs.moving) if m]
+    free = [s for s, c in zip(structs, inputs.constants, strict=True) if c is None]
 
     def chosen(values: Sequence[Any]) -> list[Any]:
         return [out for out in fun(values) if _has_gradient(out)]
 
     def pulled(values: Sequence[Any]) -> Any:
-        return vjp_by(lambda *every: chosen(every), values, which)
+        rest = iter(values)
+        every = [next(rest) if c is None else c.value for c in inputs.constants]
+        return vjp_by(lambda *every: chosen(every), every, which)
 
-    def both(values: Sequence[Any], seeds: Any) -> Any:
+    def valued(values: Sequence[Any], seeds: Any = None) -> Any:
         outs, pull = pulled(values)
-        return outs, pull(seeds)
-
-    def valued(values: Sequence[Any]) -> Any:
-        outs, pull = pulled(values)
-        return outs, pull([jnp.ones_like(outs[0])])
+        return outs, pull([jnp.ones_like(outs[0])] if seeds is None else seeds)
 
     outs = jax.eval_shape(chosen, list(structs))
-    if len(outs) == 1 and not outs[0].shape:
-        alone = [] if platform() == "cpu" else [lambda v: valued(v)[1]]
-        return [*alone, valued], (list(structs),)
-    return [both], (list(structs), outs)
+    scalar = len(outs) == 1 and not outs[0].shape
+    return [lambda *a: valued(*a)[1], valued], (free,) if scalar else (free, outs)
+
+
+class MeasuredWays:
+    """What the compiler says of the ways to run one function, asked as late as can be.
+
+    Whoever takes a gradient may want the value, too, so that a way has two programs.
+    Where the first takes too much, the second is not compiled.
+
+    Args:
+        graph: The function.
+        inputs: What is known of its inputs.
+        run: Evaluates it in the way of a number.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Inputs,
+        run: Callable[[int, Sequence[Any]], Sequence[Any]],
+    ) -> None:
+        self.graph, self.inputs, self.run = graph, inputs, run
+        self.known: dict[int, int] = {}
+        """Temporaries of each way that was asked about, as far as they are known."""
+        self._rest: dict[int, Iterator[int]] = {}
+
+    def fits(self, number: int, budget: int) -> bool:
+        """Whether a way keeps to a budget, whichever of its programs is run."""
+        if number not in self.known:
+            self._rest[number] = self._temporaries(number)
+            self.known[number] = next(self._rest[number])
+        for taken in self._up_to(number, budget):
+            self.known[number] = max(taken, self.known[number])
+        return self.known[number] <= budget
+
+    def _up_to(self, number: int, budget: int) -> Iterator[int]:
+        while self.known[number] <= budget:
+            taken = next(self._rest[number], None)
+            if taken is None:
+                return
+            yield taken
+
+    def least(self, among: Collection[int]) -> int:
+        """The way of fewest bytes, of some that were asked about."""
+        while True:
+            number = min(among, key=lambda n: self.known[n])
+            if self.fits(number, self.known[number]):
+                return number
+
+    def _temporaries(self, number: int) -> Iterator[int]:
+        structs = [struct(v.aval) for v in self.graph.jaxpr.invars]
+        programs, args = gradients(partial(self.run, number), structs, self.inputs)
+        names = axis_names(self.graph.jaxpr)
+        return (footprint(p, *args, names=names).temp for p in programs)
 
 
 def _has_gradient(value: Any) -> bool:

@@ -30,6 +30,7 @@ from retape.engines.jaxpr.jaxprs._avals import as_weak, is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import jvp_by, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 
@@ -41,7 +42,7 @@ class Chooser(Protocol):
     """Says how a graph is run, for a gradient by some of its inputs."""
 
     def choose(
-        self, graph: Graph, moving: tuple[bool, ...]
+        self, graph: Graph, inputs: Inputs
     ) -> Callable[[Sequence[Any]], list[Any]]:
         """How the graph is evaluated, to be differentiated."""
         ...
@@ -49,7 +50,8 @@ class Chooser(Protocol):
 
 def run_late(graph: Graph, by: Chooser, values: Sequence[Any]) -> list[Any]:
     """Evaluate a graph that `by` cuts when its derivative is taken."""
-    return late_p.bind(*values, jaxpr=core.ClosedJaxpr(graph.jaxpr, ()), by=by)
+    program = core.ClosedJaxpr(graph.jaxpr, ())
+    return late_p.bind(*values, jaxpr=program, held=graph.held, by=by)
 
 
 def run_tied(
@@ -57,10 +59,9 @@ def run_tied(
 ) -> list[Any]:
     """Evaluate a graph as cut; a scalar is computed wherever its gradient is.
 
-    A program for the gradient alone has room where the value would have been made, or
-    lacks room that was free after it was: what was compiled with the value would tell
-    nothing of it (jaxlib 0.10.2: 9 % more or 19 % less). Tied, both take the same to
-    the byte, so that one compilation tells of both.
+    A budget is kept with the value and without it. A program for the gradient alone has
+    room where the value would have been made, or lacks room that was free after it was
+    (jaxlib 0.10.2: 9 % more or 19 % less). Tied, both take about the same.
     """
     return tied(run_stretches(graph, stretches, values))
 
@@ -86,15 +87,13 @@ def _tied_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any
     return value, lax.select(arrived([value]), tangent, jnp.zeros_like(tangent))
 
 
-def _deferred_impl(*values: Any, jaxpr: core.ClosedJaxpr, by: Chooser) -> list[Any]:
-    del by
+def _deferred_impl(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
     return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *values)
 
 
 def _deferred_avals(
-    *_: Any, jaxpr: core.ClosedJaxpr, by: Chooser
+    *_: Any, jaxpr: core.ClosedJaxpr, **__: Any
 ) -> tuple[list[Any], set[Any]]:
-    del by
     return list(jaxpr.out_avals), {e for e in jaxpr.effects if names_an_axis(e)}
 
 
@@ -103,6 +102,7 @@ def _deferred_jvp(
     tangents: Sequence[Any],
     *,
     jaxpr: core.ClosedJaxpr,
+    held: int,
     by: Chooser,
 ) -> tuple[list[Any], list[Any]]:
     moving = tuple(
@@ -111,8 +111,9 @@ def _deferred_jvp(
     )
     zeros = [ad.Zero(v.to_tangent_aval()) for v in jaxpr.out_avals]
     if not any(moving):
-        return late_p.bind(*primals, jaxpr=jaxpr, by=by), list(zeros)
-    chosen = by.choose(Graph(jaxpr.jaxpr), moving)
+        return late_p.bind(*primals, jaxpr=jaxpr, held=held, by=by), list(zeros)
+    inputs = Inputs.among(primals, moving, held)
+    chosen = by.choose(Graph(jaxpr.jaxpr, held), inputs)
     which = [i for i, m in enumerate(moving) if m]
 
     def run(*values: Any) -> list[Any]:
@@ -127,10 +128,9 @@ def _deferred_jvp(
 
 
 def _deferred_transpose(
-    cotangents: Sequence[Any], *values: Any, jaxpr: core.ClosedJaxpr, by: Chooser
+    cotangents: Sequence[Any], *values: Any, jaxpr: core.ClosedJaxpr, **_: Any
 ) -> list[Any]:
     """A function that is itself linear keeps nothing: there is nothing to cut."""
-    del by
     wanted = [ad.is_undefined_primal(v) for v in values]
 
     which = [i for i, w in enumerate(wanted) if w]
@@ -147,12 +147,14 @@ def _deferred_batch(
     dims: Dims,
     *,
     jaxpr: core.ClosedJaxpr,
+    held: int,
     by: Chooser,
 ) -> tuple[list[Any], list[int | None]]:
     run, outs = vmapped(core.jaxpr_as_fun(jaxpr), axis, dims)
     structs = batched_structs(jaxpr.in_avals, dims, axis)
     whole, consts = hoist(jax.make_jaxpr(run)(*structs))
-    return late_p.bind(*consts, *values, jaxpr=whole, by=by), outs
+    held += len(consts)
+    return late_p.bind(*consts, *values, jaxpr=whole, held=held, by=by), outs
 
 
 late_p.def_impl(_deferred_impl)

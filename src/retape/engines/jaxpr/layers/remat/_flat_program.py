@@ -22,9 +22,15 @@ from retape.engines.jaxpr.jaxprs._subprogram import excerpt, hoist, variables
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A program without nested calls, its constants among its inputs."""
+    """A program without nested calls, its constants among its inputs.
+
+    Attributes:
+        jaxpr: The program.
+        held: How many of its first inputs are arrays that the function closes over.
+    """
 
     jaxpr: core.Jaxpr
+    held: int = 0
 
     @cached_property
     def made(self) -> dict[Any, int]:
@@ -90,15 +96,22 @@ def is_nested(eqn: Any) -> bool:
     return is_loop(eqn) and contains(eqn.params["jaxpr"], is_loop)
 
 
-def graph_of(closed: core.ClosedJaxpr) -> tuple[Graph, list[Any]]:
-    """The graph of a program, and the constants that are its first inputs."""
+def graph_of(closed: core.ClosedJaxpr, held: int = 0) -> tuple[Graph, list[Any]]:
+    """The graph of a program, and the constants that are its first inputs.
+
+    Args:
+        closed: The program.
+        held: How many of its first inputs are constants already.
+    """
     program, consts = hoist(closed)
-    graph, more = _graph_of_inputs(program)
+    graph, more = _graph_of_inputs(program, len(consts) + held)
     return graph, [*more, *consts]
 
 
 @cached(256)
-def _graph_of_inputs(opened: core.ClosedJaxpr) -> tuple[Graph, Sequence[Any]]:
+def _graph_of_inputs(
+    opened: core.ClosedJaxpr, held: int
+) -> tuple[Graph, Sequence[Any]]:
     """The same of a program without constants; those are of the calls in it."""
     consts: list[Any] = []
     while any(is_a(eqn, Also.INLINE) for eqn in opened.jaxpr.eqns):
@@ -107,7 +120,8 @@ def _graph_of_inputs(opened: core.ClosedJaxpr) -> tuple[Graph, Sequence[Any]]:
         consts = [*more, *consts]
     # What makes nothing has no place in an order by what is made.
     eqns = [eqn for eqn in opened.jaxpr.eqns if eqn.outvars]
-    return Graph(opened.jaxpr.replace(eqns=eqns)), tuple(consts)
+    graph = Graph(opened.jaxpr.replace(eqns=eqns), len(consts) + held)
+    return graph, tuple(consts)
 
 
 def _opening(jaxpr: core.Jaxpr) -> Callable[..., list[Any]]:

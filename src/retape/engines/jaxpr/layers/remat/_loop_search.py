@@ -16,16 +16,13 @@ loops stand in loops, the last two are 1 and 2 levels of both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from jax.extend import core
 
-from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
-from retape.engines.jaxpr.layers.remat._compiled_footprint import footprint, gradients
+from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs, MeasuredWays
 from retape.engines.jaxpr.layers.remat._deferred_choice import tied
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._strategies import (
@@ -38,14 +35,15 @@ from retape.engines.jaxpr.layers.remat._strategies import (
 class LoopSearch:
     """The ways of a function's loops, and what the compiler says of them."""
 
-    def __init__(self, graph: Graph, moving: tuple[bool, ...]) -> None:
-        self.graph, self.moving = graph, moving
+    def __init__(self, graph: Graph, inputs: Inputs) -> None:
         self.ways = loop_forms().ways(graph)
-        self.known: dict[int, int] = {}
+        self.measured = MeasuredWays(
+            graph, inputs, lambda n, values: run_way(graph, self.ways[n], values)
+        )
 
     def best(self, memory: int) -> tuple[LoopWay] | None:
         """The way to go, in a tuple; `None` if none that was asked about fits."""
-        fits = [n for n in self.tried(memory) if self.bytes(n) <= memory]
+        fits = [n for n in self.tried(memory) if self.measured.fits(n, memory)]
         return (self.ways[min(fits)],) if fits else None
 
     def tried(self, memory: int) -> list[int]:
@@ -53,7 +51,7 @@ class LoopSearch:
         low, high, found = 0, len(self.ways), []
         while low < high:
             found.append(middle := (low + high) // 2)
-            if self.bytes(middle) <= memory:
+            if self.measured.fits(middle, memory):
                 high = middle
             else:
                 low = middle + 1
@@ -61,19 +59,8 @@ class LoopSearch:
 
     def least(self) -> tuple[int, LoopWay]:
         """The fewest bytes of the ways that are tried where nothing fits, and that."""
-        number = min(self.tried(0), key=self.bytes)
-        return self.bytes(number), self.ways[number]
-
-    def bytes(self, number: int) -> int:
-        """Temporaries of the gradient under one way."""
-        if number not in self.known:
-            structs = [struct(v.aval) for v in self.graph.jaxpr.invars]
-            run = partial(run_way, self.graph, self.ways[number])
-            programs, args = gradients(run, structs, self.moving)
-            names = axis_names(self.graph.jaxpr)
-            taken = (footprint(p, *args, names=names).temp for p in programs)
-            self.known[number] = max(taken)
-        return self.known[number]
+        number = self.measured.least(self.tried(0))
+        return self.measured.known[number], self.ways[number]
 
 
 def run_way(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
@@ -81,11 +68,11 @@ def run_way(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
     return tied(with_loops(graph, way, values))
 
 
-def loop_search(graph: Graph, moving: tuple[bool, ...]) -> LoopSearch:
+def loop_search(graph: Graph, inputs: Inputs) -> LoopSearch:
     """The search of a function, which is one for all its traces."""
-    return _search_of(deduplicate(core.ClosedJaxpr(graph.jaxpr, ())), moving)
+    return _search_of(deduplicate(core.ClosedJaxpr(graph.jaxpr, ())), inputs)
 
 
 @cached(32)
-def _search_of(program: core.ClosedJaxpr, moving: tuple[bool, ...]) -> LoopSearch:
-    return LoopSearch(Graph(program.jaxpr), moving)
+def _search_of(program: core.ClosedJaxpr, inputs: Inputs) -> LoopSearch:
+    return LoopSearch(Graph(program.jaxpr), inputs)

@@ -27,9 +27,8 @@ from jax.extend import core
 from retape._bytes import format_bytes
 from retape._errors import BudgetError
 from retape.engines.jaxpr.calls._placed_budget import for_one_device, may_be_spread
-from retape.engines.jaxpr.jaxprs._avals import check_sizes_known, struct
+from retape.engines.jaxpr.jaxprs._avals import check_sizes_known
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cut,
@@ -40,7 +39,7 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     segments_behind,
     views_first,
 )
-from retape.engines.jaxpr.layers.remat._compiled_footprint import footprint, gradients
+from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs, MeasuredWays
 from retape.engines.jaxpr.layers.remat._deferred_choice import run_late, run_tied
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._loop_search import loop_search, run_way
@@ -82,7 +81,7 @@ class Within(Strategy):
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return run_late(graph, self, values)
 
-    def choose(self, graph: Graph, moving: tuple[bool, ...]) -> Evaluation:
+    def choose(self, graph: Graph, inputs: Inputs) -> Evaluation:
         """The graph cut for these moving inputs, its loops run in a way that fits.
 
         Raises:
@@ -91,7 +90,7 @@ class Within(Strategy):
         avals = [v.aval for v in graph.jaxpr.invars]
         check_sizes_known(avals, f"`policies.within({self.budget})`")
         spread = may_be_spread(core.ClosedJaxpr(graph.jaxpr, ()))
-        run, least = _fitting(graph, moving, self.budget)
+        run, least = _fitting(graph, inputs, self.budget)
         if run is None:
             raise BudgetError(
                 f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "
@@ -102,7 +101,7 @@ class Within(Strategy):
             )
         if not spread:
             return run
-        looked_at = moving.index(True)
+        looked_at = inputs.moving.index(True)
 
         def refitted(values: Sequence[Any]) -> list[Any]:
             known = list(values)
@@ -119,53 +118,53 @@ class Least(Strategy):
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return run_late(graph, self, values)
 
-    def choose(self, graph: Graph, moving: tuple[bool, ...]) -> Evaluation:
+    def choose(self, graph: Graph, inputs: Inputs) -> Evaluation:
         """As `Within.choose`."""
-        _, least = _fitting(graph, moving, 1)
-        return Within(least).choose(graph, moving)
+        _, least = _fitting(graph, inputs, 1)
+        return Within(least).choose(graph, inputs)
 
 
 Fit = tuple[Evaluation | None, int]
 """How to run a function within a budget; or `None`, and the least that would do."""
 
 
-def _fitting(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+def _fitting(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     """Cuts of the function, or ways of its loops, or at last both."""
     tries = [_by_cut, *([_by_loops, _by_both] if has_loops(graph) else [])]
     if graph.is_mostly_loops:
         tries[:2] = reversed(tries[:2])
     found: list[int] = []
     for attempt in tries:
-        run, least = attempt(graph, moving, budget)
+        run, least = attempt(graph, inputs, budget)
         if run is not None:
             return run, least
         found.append(least)
     return None, min(found)
 
 
-def _by_loops(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+def _by_loops(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     """All is stored but in loops, which are run in a way of less."""
-    search = loop_search(graph, moving)
+    search = loop_search(graph, inputs)
     best = search.best(budget)
     if best is None:
         return None, search.least()[0]
     return partial(run_way, graph, *best), budget
 
 
-def _by_both(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+def _by_both(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     """Loops in the way that takes least, and cuts around them."""
-    inside, consts = in_way(graph, loop_search(graph, moving).least()[1])
-    run, least = _by_cut(inside, (*(False for _ in consts), *moving), budget)
+    inside, consts = in_way(graph, loop_search(graph, inputs).least()[1])
+    run, least = _by_cut(inside, inputs.behind(consts), budget)
     if run is None:
         return None, least
     return lambda values: run([*consts, *values]), least
 
 
-def _by_cut(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+def _by_cut(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     """The graph with views in front, cut between its operations."""
     graph, first = views_first(graph)
     program = deduplicate(core.ClosedJaxpr(graph.jaxpr, ()))
-    search = _search(program, first, moving)
+    search = _search(program, first, inputs)
     best = search.best(budget)
     if best is None:
         return None, search.least()
@@ -178,8 +177,8 @@ def _by_cut(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
 class _BudgetSearch:
     """Cuts of one function, by falling work, and what the compiler says of them."""
 
-    def __init__(self, graph: Graph, first: int, moving: tuple[bool, ...]) -> None:
-        self.graph, self.moving = graph, moving
+    def __init__(self, graph: Graph, first: int, inputs: Inputs) -> None:
+        self.graph = graph
         rest = beyond(graph, first)
         found = _cuts(rest)
         plain = [Stretch(0, len(graph), marked=False)]
@@ -188,7 +187,10 @@ class _BudgetSearch:
         self.predicted = [*(max(1, c.peak_bytes) for c in found), max(1, whole.stored)]
         self.work = [*(c.work for c in found), 0]
         self.worth = _WORTH * whole.work[-1]
-        self.known: dict[int, int] = {}
+        self.measured = MeasuredWays(
+            graph, inputs, lambda n, values: run_tied(graph, self.cuts[n], values)
+        )
+        self.known = self.measured.known
         self.answers: dict[int, int] = {}
         self.named: int | None = None
         """The least budget, once it was named: none below it is tried any more."""
@@ -207,7 +209,7 @@ class _BudgetSearch:
             number = self.next_try(budget, top, left)
             if number is None:
                 break
-            self.known[number] = self.bytes(number)
+            self.measured.fits(number, budget)
         found = self.fitting(budget, top)
         if found is None:
             return None
@@ -216,8 +218,8 @@ class _BudgetSearch:
 
     def fitting(self, budget: int, top: int) -> int | None:
         """The cut of least work of those that were compiled and fit."""
-        fit = (n for n, size in self.known.items() if size <= budget and n <= top)
-        return max(fit, default=None)
+        asked = sorted((n for n in self.known if n <= top), reverse=True)
+        return next((n for n in asked if self.measured.fits(n, budget)), None)
 
     def next_try(self, budget: int, top: int, left: int) -> int | None:
         """The cut to compile next; `None` if what is known will do."""
@@ -265,14 +267,8 @@ class _BudgetSearch:
     def least(self) -> int:
         """The smallest budget that `best` meets, after it did not meet one."""
         if self.named is None:
-            self.named = min(self.known.values())
+            self.named = self.known[self.measured.least(self.known)]
         return self.named
-
-    def bytes(self, number: int) -> int:
-        """Temporaries of the gradient under a cut, the most of its programs."""
-        programs, args = _gradients(self.graph, self.cuts[number], self.moving)
-        names = axis_names(self.graph.jaxpr)
-        return max(footprint(p, *args, names=names).temp for p in programs)
 
 
 def _cuts(graph: Graph) -> list[Cut]:
@@ -288,20 +284,10 @@ def _cuts(graph: Graph) -> list[Cut]:
     return sorted(found.values(), key=lambda cut: (-cut.work, cut.peak_bytes))
 
 
-def _gradients(
-    graph: Graph, stretches: Sequence[Stretch], moving: tuple[bool, ...]
-) -> Any:
-    structs = [struct(v.aval) for v in graph.jaxpr.invars]
-    run = lambda values: run_tied(graph, stretches, values)  # noqa: E731
-    return gradients(run, structs, moving)
-
-
 def _written_values(graph: Graph) -> list[Any]:
     return [v for eqn in graph.jaxpr.eqns for v in eqn.outvars]
 
 
 @cached(32)
-def _search(
-    program: core.ClosedJaxpr, first: int, moving: tuple[bool, ...]
-) -> _BudgetSearch:
-    return _BudgetSearch(Graph(program.jaxpr), first, moving)
+def _search(program: core.ClosedJaxpr, first: int, inputs: Inputs) -> _BudgetSearch:
+    return _BudgetSearch(Graph(program.jaxpr), first, inputs)
