@@ -5,9 +5,9 @@ of an expression is their own.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from retape.engines.vlad.evaluators._layout import Layout
 from retape.engines.vlad.language._builtins import BUILTINS, is_builtin
 from retape.engines.vlad.language._core import Core, Lambda, Letrec, pattern_names
 from retape.engines.vlad.language._diagnostics import Where
@@ -50,11 +50,7 @@ class LinkedFunction:
         self.builtin = is_builtin(source)
 
 
-Layout = TypeVar("Layout")
-"""What a translator knows of an environment."""
-
-
-class Translator(ABC, Generic[Layout]):
+class Translator(ABC):
     """Translates the definitions of a program, each when it is first needed."""
 
     def __init__(self, definitions: dict[str, Lambda], table: Table) -> None:
@@ -65,7 +61,7 @@ class Translator(ABC, Generic[Layout]):
 
     def link(self, core: Core) -> Instr:
         """The code of an expression, with that of all definitions it can reach."""
-        piece = self._piece(core, self._layout(()))
+        piece = self._piece(core, Layout())
         self._finish()
         return piece
 
@@ -79,10 +75,6 @@ class Translator(ABC, Generic[Layout]):
     def _piece(self, core: Core, layout: Layout) -> Instr:
         """The code of an expression in an environment."""
 
-    @abstractmethod
-    def _layout(self, names: Iterable[str]) -> Layout:
-        """The environment that holds the values of names, in this order."""
-
     def _operator(self, name: str) -> Any:
         """What an operator does; nothing for one that the evaluator does itself."""
         return self.table.get(name) or each_operator(name)
@@ -90,7 +82,7 @@ class Translator(ABC, Generic[Layout]):
     def _finish(self) -> None:
         while self._pending:
             function, source = self._pending.pop()
-            self._body(function, source, self._layout(pattern_names(source.param)))
+            self._body(function, source, Layout(pattern_names(source.param)))
 
     def _global(self, name: str) -> Closure:
         if name not in self.globals:
@@ -103,14 +95,26 @@ class Translator(ABC, Generic[Layout]):
     def _body(self, function: LinkedFunction, source: Lambda, layout: Layout) -> None:
         function.body = self._piece(source.body, layout)
 
-    def _made(self, core: Lambda) -> LinkedFunction:
-        """The function of a lambda: its variables, then what it has from outside."""
+    def _closure(self, core: Lambda, layout: Layout, const: int, make: int) -> Instr:
+        """A lambda: its function binds variables, then has what is from outside."""
         function = LinkedFunction(core, len(core.free))
         names = (*pattern_names(core.param), *core.free)
-        self._body(function, core, self._layout(names))
-        return function
+        self._body(function, core, Layout(names))
+        if not core.free:
+            return Instr(const, core.where, value=Closure(function, ()))
+        gather = layout.gather(core.free)
+        return Instr(make, core.where, value=function, gather=gather)
 
-
-def group_of(core: Letrec) -> tuple[LinkedFunction, ...]:
-    """The functions of a letrec, whose closures all hold the same."""
-    return tuple(LinkedFunction(each, len(core.free)) for each in core.lambdas)
+    def _group(self, core: Letrec, layout: Layout, op: int) -> Instr:
+        """A letrec: the closures of its functions all hold the same."""
+        functions = tuple(LinkedFunction(each, len(core.free)) for each in core.lambdas)
+        siblings = {
+            name: (function, core.free)
+            for name, function in zip(core.names, functions, strict=True)
+        }
+        for function, source in zip(functions, core.lambdas, strict=True):
+            names = (*pattern_names(source.param), *core.free)
+            self._body(function, source, Layout(names, siblings))
+        body = self._piece(core.body, layout.extended(core.names))
+        gather = layout.gather(core.free)
+        return Instr(op, core.where, value=functions, gather=gather, a=body)

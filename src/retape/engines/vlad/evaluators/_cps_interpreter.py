@@ -129,7 +129,7 @@ class Interpreter:
                     e = e.a
                     continue
                 elif op == MAKE:  # (5e)
-                    v = Closure(e.value, e.fn(env))
+                    v = Closure(e.value, e.gather(env))
                 elif op == UNARY:  # (5h)
                     k = (K_UNARY, e, None, k)
                     e = e.a
@@ -138,7 +138,7 @@ class Interpreter:
                     first = e.index
                     v = Closure(e.fn, env[first : first + e.fn.size])
                 elif op == LETREC:
-                    shared = e.fn(env)
+                    shared = e.gather(env)
                     env = env + tuple([Closure(f, shared) for f in e.value])
                     e = e.a
                     continue
