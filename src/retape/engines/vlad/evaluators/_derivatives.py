@@ -98,10 +98,8 @@ class Operators:
             duals = [Dual(level, x, dx) for x, dx in zip(leaves, tangents, strict=True)]
             value = self.evaluator.apply(function, rebuild(shape, duals)).value
         results, shape = flatten_tree(value)
-        mine = [type(y) is Dual and y.level == level for y in results]
-        primals = [y.primal if m else y for y, m in zip(results, mine, strict=True)]
-        moved = [y.tangent if m else 0.0 for y, m in zip(results, mine, strict=True)]
-        return rebuild(shape, primals), rebuild(shape, moved)
+        primals = [primal_at(level, y) for y in results]
+        return rebuild(shape, primals), rebuild(shape, tangents_at(level, results))
 
     def reverse(self, function: Value, argument: Value, cotangent: Value) -> Value:
         """(2j): tape the application, seed its value, sweep back.

@@ -23,9 +23,16 @@ mode of f on dual numbers, whose primal is the second, and whose tangent the fir
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from retape.engines.vlad.values._dual_and_taped import Dual, Real, Tape, Taped, add
+from retape.engines.vlad.values._dual_and_taped import (
+    Dual,
+    Real,
+    Tape,
+    Taped,
+    add,
+    is_zero,
+    of_highest_level,
+)
 from retape.engines.vlad.values._traversal import copy_graph, flatten_tree, rebuild
 from retape.engines.vlad.values._values import Value
 
@@ -62,7 +69,7 @@ class EnclosingCall:
         def propagate() -> None:
             by_value = [node.adjoint for node in values]
             by_found = [node.adjoint for node in cotangents]
-            if any(not _is_zero(each) for each in (*by_value, *by_found)):
+            if any(not is_zero(each) for each in (*by_value, *by_found)):
                 self._add(*second(by_value, by_found))
 
         self.tape.calls.append((first, propagate))
@@ -118,8 +125,7 @@ def _reals(roots: Sequence[Value]) -> list[Real]:
 
 def _innermost(leaves: Sequence[Real]) -> Tape | None:
     """The tape of the highest level; `None` if that is of forward mode."""
-    carrying = [leaf for leaf in leaves if type(leaf) is not float]
-    top: Any = max(carrying, key=lambda leaf: leaf.level, default=None)
+    top = of_highest_level(leaves)
     return top.tape if type(top) is Taped else None
 
 
@@ -127,9 +133,7 @@ def with_tangents(level: int, value: Value, tangents: Sequence[Real]) -> Value:
     """A tree with tangents; a real whose tangent is zero is a constant."""
     leaves, shape = flatten_tree(value)
     pairs = zip(leaves, tangents, strict=True)
-    return rebuild(
-        shape, [x if _is_zero(dx) else Dual(level, x, dx) for x, dx in pairs]
-    )
+    return rebuild(shape, [x if is_zero(dx) else Dual(level, x, dx) for x, dx in pairs])
 
 
 def tangents_at(level: int, leaves: Sequence[Real]) -> list[Real]:
@@ -140,7 +144,3 @@ def tangents_at(level: int, leaves: Sequence[Real]) -> list[Real]:
 def primal_at(level: int, value: Real) -> Real:
     """A real without its tangent at a level, if it has one."""
     return value.primal if type(value) is Dual and value.level == level else value
-
-
-def _is_zero(value: Real) -> bool:
-    return type(value) is float and value == 0.0

@@ -9,7 +9,7 @@ The rules are made of the table of operators, as those of the compiled runtime a
 operation for operation, so that results agree in every bit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -118,6 +118,17 @@ def strip(name: str, value: Any) -> float:
             raise Mismatch(f"`{name}` takes reals, not `{show_atom(value)}`")
         value = value.primal
     return value
+
+
+def is_zero(value: Real) -> bool:
+    """Tell whether a (co)tangent is exactly zero, and no number that may vary."""
+    return type(value) is float and value == 0.0
+
+
+def of_highest_level(numbers: Iterable[Real]) -> Any:
+    """A number of the highest level; `None` if there are floats only."""
+    carrying = [x for x in numbers if type(x) is not float]
+    return max(carrying, key=lambda x: x.level, default=None)
 
 
 def _level(name: str, value: Any) -> int:

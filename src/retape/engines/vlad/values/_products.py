@@ -25,11 +25,13 @@ from retape.engines.vlad.values._dual_and_taped import (
     Taped,
     add,
     is_real,
+    is_zero,
     mul,
+    of_highest_level,
     strip,
 )
-from retape.engines.vlad.values._values import Mismatch, Value, show, show_atom
-from retape.engines.vlad.values._vectors import MAX_LENGTH, whole_below
+from retape.engines.vlad.values._values import Mismatch, Value, show
+from retape.engines.vlad.values._vectors import MAX_LENGTH, items_of, whole_below
 from retape.engines.vlad.values._versioned_arrays import Version, vector
 
 SUMS = 8
@@ -63,9 +65,7 @@ def matrix_product(shape: Value, a: Value, b: Value) -> Version:
 
 
 def elements_of(name: str, v: Value) -> list[Real]:
-    if type(v) is not Version:
-        raise Mismatch(f"`{name}` takes a vector, not `{show_atom(v)}`")
-    items = v.items()
+    items = items_of(name, v)
     for item in items:
         if not is_real(item):
             strip(name, item)
@@ -96,7 +96,7 @@ as long as it is, whatever has been set in its array since."""
 def _of_numbers(
     sizes: Sizes, a: Sequence[Real], b: Sequence[Real], again: Factors
 ) -> list[Real]:
-    top = _top((*a, *b))
+    top = of_highest_level((*a, *b))
     if top is None:
         return _of_floats(sizes, a, b, _plus, _times)
     level = top.level
@@ -118,12 +118,6 @@ def _of_numbers(
 
 def _plain(sizes: Sizes, a: Sequence[Real], b: Sequence[Real]) -> list[Real]:
     return _of_numbers(sizes, a, b, lambda: (a, b))
-
-
-def _top(numbers: Sequence[Real]) -> Any:
-    """A number of the highest level; `None` if there are floats only."""
-    carrying = [x for x in numbers if type(x) is not float]
-    return max(carrying, key=lambda x: x.level, default=None)
 
 
 def _has(numbers: Sequence[Real], level: int) -> bool | None:
@@ -155,7 +149,7 @@ def _on_tape(
 
     def propagate() -> None:
         adjoints = [node.adjoint for node in nodes]
-        if all(map(_vanishes, adjoints)):
+        if all(map(is_zero, adjoints)):
             return
         a, b = factors()
         p, q = _primals(a, carrying[0]), _primals(b, carrying[1])
@@ -177,7 +171,7 @@ def _adjoints(
 ) -> tuple[list[Real], list[Real]]:
     """The adjoints of factors. An adjoint that is exactly zero is not propagated."""
     rows, inner, columns = sizes.rows, sizes.inner, sizes.columns
-    if not any(map(_vanishes, g)):
+    if not any(map(is_zero, g)):
         return (
             _plain(Sizes(rows, columns, inner), g, _transposed(q, inner, columns)),
             _plain(Sizes(inner, rows, columns), _transposed(p, rows, inner), g),
@@ -185,7 +179,7 @@ def _adjoints(
     left: list[Real] = [0.0] * (rows * inner)
     right: list[Real] = [0.0] * (inner * columns)
     for at, adjoint in enumerate(g):
-        if _vanishes(adjoint):
+        if is_zero(adjoint):
             continue
         i, j = divmod(at, columns)
         for k in range(inner):
@@ -197,10 +191,6 @@ def _adjoints(
 
 def _transposed(a: Sequence[Real], rows: int, columns: int) -> list[Real]:
     return [a[i * columns + j] for j in range(columns) for i in range(rows)]
-
-
-def _vanishes(value: Real) -> bool:
-    return type(value) is float and value == 0.0
 
 
 def _plus(a: float, b: float) -> float:
