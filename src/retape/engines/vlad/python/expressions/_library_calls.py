@@ -10,7 +10,6 @@ from retape.engines.vlad.python.expressions._by_axis import (
     is_kept,
 )
 from retape.engines.vlad.python.expressions._unit import Terms
-from retape.engines.vlad.python.library import _rows
 from retape.engines.vlad.python.library._table import ARRAY_FUNCTIONS, WITH_AXIS
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -169,9 +168,10 @@ class LibraryCalls(Terms):
             self._chosen(node, args)
         if any(isinstance(type_, ArrayType) for _, type_ in args):
             return self._owner.wholes.by_item(node, function, args)
+        numbers = [self._real(node, arg) for arg in args]
         if name in NUMBER_FUNCTIONS:
-            return self._of_numbers(node, name, args)
-        return self._owner.written(node, function, args)
+            return self._of_numbers(node, name, numbers)
+        return self._owner.written(node, function, numbers)
 
     def _flat(self, node: ast.AST, array: Operand) -> Operand:
         """All items of an array, one row after another."""
@@ -281,10 +281,6 @@ class LibraryCalls(Terms):
                 return owner.wholes.sum(node, args[0])
             case "range":
                 self.refuse(node, "`range` is compiled in the head of a `for` only")
-            case "math.hypot":
-                self._counted(node, args, 2)
-                numbers = [owner.as_number(node, arg) for arg in args]
-                return owner.written(node, _rows.hypotenuse, numbers)
             case "pow":
                 self._counted(node, args, 2)
                 left, right = (owner.as_number(node, arg) for arg in args)

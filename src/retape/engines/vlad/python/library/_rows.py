@@ -204,25 +204,6 @@ def clipped(x: Any, low: Any, high: Any) -> Any:
     return np.minimum(np.maximum(x, low), high)
 
 
-def hypotenuse(x: Any, y: Any) -> Any:
-    """The root of the sum of squares.
-
-    Where a square could overflow or vanish, both are divided by the larger one.
-    """
-    x, y = float(x), float(y)
-    squares = x * x + y * y
-    if 1e-290 < squares and squares < 1e300:
-        return np.sqrt(squares)
-    # No number is not larger than zero; so an infinity is found beside one.
-    larger = max(max(0.0, abs(x)), abs(y))
-    if not math.isfinite(larger):
-        return larger
-    if larger == 0.0:
-        return abs(x) + abs(y)
-    x, y = x / larger, y / larger
-    return larger * np.sqrt(x * x + y * y)
-
-
 def chosen(is_first: Any, x: Any, y: Any) -> Any:
     return x if is_first else y
 

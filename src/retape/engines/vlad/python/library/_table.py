@@ -3,6 +3,7 @@
 A new function is one row here, and its text in a module beside.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -79,7 +80,7 @@ ARRAY_FUNCTIONS: dict[str, ArrayFunction] = {
     # item by item
     "maximum": ArrayFunction(by_item=np.maximum, count=2),
     "minimum": ArrayFunction(by_item=np.minimum, count=2),
-    "hypot": ArrayFunction(by_item=_rows.hypotenuse, count=2),
+    "hypot": ArrayFunction(by_item=math.hypot, count=2),
     "clip": ArrayFunction(by_item=_rows.clipped, count=3, is_method=True),
     "where": ArrayFunction(by_item=_rows.chosen, count=3),
     "power": ArrayFunction(count=2),

@@ -40,7 +40,7 @@ _BUILTINS: dict[Any, str] = {
     math.pow: "math.pow",
     math.atan: "atan",
     math.atan2: "atan2",
-    math.hypot: "math.hypot",
+    math.hypot: "hypot",
     math.isfinite: "isfinite",
     math.isnan: "isnan",
     math.degrees: "degrees",

@@ -102,6 +102,7 @@ NUMBER_FUNCTIONS: dict[str, NumberFunction] = {
     "degrees": NumberFunction(_operator(MULTIPLY, 57.29577951308232)),
     "float": NumberFunction(_itself),
     "floor": NumberFunction(Arithmetic.rounded_down, INT),
+    "hypot": NumberFunction(Arithmetic.hypotenuse, count=2),
     "isfinite": NumberFunction(_operator(IS_FINITE), BOOL),
     "isnan": NumberFunction(_is_nan, BOOL),
     "math.pow": NumberFunction(_power, count=2),
