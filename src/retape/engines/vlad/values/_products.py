@@ -31,7 +31,7 @@ from retape.engines.vlad.values._dual_and_taped import (
     strip,
 )
 from retape.engines.vlad.values._values import Mismatch, Value, show
-from retape.engines.vlad.values._vectors import MAX_LENGTH, items_of, whole_below
+from retape.engines.vlad.values._vectors import MAX_LENGTH, vector_items, whole_below
 from retape.engines.vlad.values._versioned_arrays import Version, vector
 
 SUMS = 8
@@ -65,7 +65,7 @@ def matrix_product(shape: Value, a: Value, b: Value) -> Version:
 
 
 def elements_of(name: str, v: Value) -> list[Real]:
-    items = items_of(name, v)
+    items = vector_items(name, v)
     for item in items:
         if not is_real(item):
             strip(name, item)

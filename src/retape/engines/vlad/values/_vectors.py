@@ -28,22 +28,22 @@ def make_vector(length: Value, value: Value) -> Version:
 
 def vector_length(v: Value) -> float:
     """`(vector-length v)`."""
-    return float(len(items_of(VECTOR_LENGTH, v)))
+    return float(len(vector_items(VECTOR_LENGTH, v)))
 
 
 def vector_ref(v: Value, index: Value) -> Value:
     """`(vector-ref v i)`."""
-    items = items_of(VECTOR_REF, v)
+    items = vector_items(VECTOR_REF, v)
     return items[_index(VECTOR_REF, items, index)]
 
 
 def vector_set(v: Value, index: Value, value: Value) -> Version:
     """`(vector-set v i x)`: the vector that has x at i, and else what v has."""
-    items = items_of(VECTOR_SET, v)
+    items = vector_items(VECTOR_SET, v)
     return v.updated(_index(VECTOR_SET, items, index), value)
 
 
-def items_of(name: str, v: Value) -> list[Value]:
+def vector_items(name: str, v: Value) -> list[Value]:
     """The elements of what an operator needs to be a vector."""
     if type(v) is not Version:
         raise Mismatch(no_vector(name, v))
