@@ -11,14 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 from jax.core import eval_jaxpr
 from jax.extend import core
 from jax.interpreters import ad, mlir
 
 from retape.engines.jaxpr.analysis._activity import differentiable
-from retape.engines.jaxpr.calls._rerun import arrived
 from retape.engines.jaxpr.intake._vmapped import (
     Axis,
     Dims,
@@ -26,13 +23,12 @@ from retape.engines.jaxpr.intake._vmapped import (
     register_batching,
     vmapped,
 )
-from retape.engines.jaxpr.jaxprs._avals import as_weak, is_inexact, struct
+from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
 from retape.engines.jaxpr.jaxprs._evaluate import jvp_by, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 
 late_p = core.Primitive("retape_deferred")
 late_p.multiple_results = True
@@ -52,39 +48,6 @@ def run_late(graph: Graph, by: Chooser, values: Sequence[Any]) -> list[Any]:
     """Evaluate a graph that `by` cuts when its derivative is taken."""
     program = core.ClosedJaxpr(graph.jaxpr, ())
     return late_p.bind(*values, jaxpr=program, held=graph.held, by=by)
-
-
-def run_tied(
-    graph: Graph, stretches: Sequence[Stretch], values: Sequence[Any]
-) -> list[Any]:
-    """Evaluate a graph as cut; a scalar is computed wherever its gradient is.
-
-    A budget is kept with the value and without it. A program for the gradient alone has
-    room where the value would have been made, or lacks room that was free after it was
-    (jaxlib 0.10.2: 9 % more or 19 % less). Tied, both take about the same.
-    """
-    return tied(run_stretches(graph, stretches, values))
-
-
-def tied(outs: list[Any]) -> list[Any]:
-    """Results of which a scalar that has a derivative is tied to it."""
-    slopes = [i for i, out in enumerate(outs) if is_inexact(out)]
-    if len(slopes) == 1 and not outs[slopes[0]].shape:
-        outs[slopes[0]] = _tied(outs[slopes[0]])
-    return outs
-
-
-@jax.custom_jvp
-def _tied(value: Any) -> Any:
-    """A value whose tangent is not known before it is."""
-    return value
-
-
-@_tied.defjvp
-def _tied_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    (value,), (tangent,) = primals, tangents
-    value = _tied(value)
-    return value, lax.select(arrived([value]), tangent, jnp.zeros_like(tangent))
 
 
 def _deferred_impl(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:

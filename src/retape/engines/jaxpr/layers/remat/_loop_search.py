@@ -15,15 +15,11 @@ loops stand in loops, the last two are 1 and 2 levels of both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs, MeasuredWays
-from retape.engines.jaxpr.layers.remat._deferred_choice import tied
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._strategies import (
     LoopWay,
@@ -38,7 +34,7 @@ class LoopSearch:
     def __init__(self, graph: Graph, inputs: Inputs) -> None:
         self.ways = loop_forms().ways(graph)
         self.measured = MeasuredWays(
-            graph, inputs, lambda n, values: run_way(graph, self.ways[n], values)
+            graph, inputs, lambda n, values: with_loops(graph, self.ways[n], values)
         )
 
     def best(self, memory: int) -> tuple[LoopWay] | None:
@@ -61,11 +57,6 @@ class LoopSearch:
         """The fewest bytes of the ways that are tried where nothing fits, and that."""
         number = self.measured.least(self.tried(0))
         return self.measured.known[number], self.ways[number]
-
-
-def run_way(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
-    """`with_loops`, a scalar tied to its gradient."""
-    return tied(with_loops(graph, way, values))
 
 
 def loop_search(graph: Graph, inputs: Inputs) -> LoopSearch:

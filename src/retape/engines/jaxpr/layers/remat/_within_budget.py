@@ -40,11 +40,16 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     views_first,
 )
 from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs, MeasuredWays
-from retape.engines.jaxpr.layers.remat._deferred_choice import run_late, run_tied
+from retape.engines.jaxpr.layers.remat._deferred_choice import run_late
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._loop_search import loop_search, run_way
-from retape.engines.jaxpr.layers.remat._run_segments import Stretch
-from retape.engines.jaxpr.layers.remat._strategies import Strategy, has_loops, in_way
+from retape.engines.jaxpr.layers.remat._loop_search import loop_search
+from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
+from retape.engines.jaxpr.layers.remat._strategies import (
+    Strategy,
+    has_loops,
+    in_way,
+    with_loops,
+)
 
 _TARGETS = 24
 """Budgets that the dynamic programme is solved for, from the least peak to all."""
@@ -148,7 +153,7 @@ def _by_loops(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     best = search.best(budget)
     if best is None:
         return None, search.least()[0]
-    return partial(run_way, graph, *best), budget
+    return partial(with_loops, graph, *best), budget
 
 
 def _by_both(graph: Graph, inputs: Inputs, budget: int) -> Fit:
@@ -171,7 +176,7 @@ def _by_cut(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     # The same program from another trace has variables of its own.
     own = dict(zip(_written_values(search.graph), _written_values(graph), strict=True))
     cut = [replace(s, saved=frozenset(map(own.get, s.saved))) for s in best]
-    return partial(run_tied, graph, cut), budget
+    return partial(run_stretches, graph, cut), budget
 
 
 class _BudgetSearch:
@@ -188,7 +193,7 @@ class _BudgetSearch:
         self.work = [*(c.work for c in found), 0]
         self.worth = _WORTH * whole.work[-1]
         self.measured = MeasuredWays(
-            graph, inputs, lambda n, values: run_tied(graph, self.cuts[n], values)
+            graph, inputs, lambda n, values: run_stretches(graph, self.cuts[n], values)
         )
         self.known = self.measured.known
         self.answers: dict[int, int] = {}
