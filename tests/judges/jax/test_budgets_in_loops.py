@@ -6,6 +6,7 @@ The compiler is the oracle of bytes and of work, `jax.grad` that of numbers.
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -101,16 +102,14 @@ PULLED = {
 """What may be asked of a function, by what it is: without its value, and with it."""
 
 
-@pytest.mark.parametrize("what", PULLED)
-@pytest.mark.parametrize("name", CLOSED_OVER)
-@pytest.mark.parametrize(
-    "where",
-    [
-        in_a_row,
-        pytest.param(before_a_loop, marks=pytest.mark.slow),
-        pytest.param(run_over, marks=pytest.mark.slow),
-    ],
-)
+QUICK = [(in_a_row, "one value", "a loss"), (in_a_row, "of JAX", "a layer")]
+CELLS = [
+    pytest.param(*cell, marks=[pytest.mark.slow] * (cell not in QUICK))
+    for cell in product((in_a_row, before_a_loop, run_over), CLOSED_OVER, PULLED)
+]
+
+
+@pytest.mark.parametrize(("where", "name", "what"), CELLS)
 def test_a_function_is_measured_with_what_it_closes_over(
     where: Any, name: str, what: str
 ) -> None:

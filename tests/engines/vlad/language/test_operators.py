@@ -16,12 +16,12 @@ TABLE = "operators/_table.py"
 SIGNS = {*"+ - * / = < > <= >=".split()}
 IDEAS: dict[str, set[str]] = {
     "language/_parameters.py": {"cons"},  # read from a program's text
-    "language/_forms.py": {"cons"},
     # what Python and NumPy call functions, some of which are ours, too
     "python/read/_library.py": {"abs", "asin", "acos", "min", "max", "floor", "atan"}
     | {"erf"},
     "python/expressions/_library_calls.py": {"log", "tanh", "erf", "abs", "min", "max"}
-    | {"floor", "atan", "sin", "cos"},
+    | {"sin", "cos"},
+    "python/terms/_number_functions.py": {"abs", "atan", "floor", "min", "max"},
     "python/expressions/_lists.py": {"min", "max"},
     "python/library/_table.py": {"min", "max"},
     # words that mean something else

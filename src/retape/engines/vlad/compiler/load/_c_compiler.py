@@ -8,10 +8,11 @@ from retape.engines.vlad.compiler.ir._operators_header import operators_header
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
 # No contraction to fused operations: the interpreters must give the same bits. And no
-# pairs of loop variables in one register: they cost twice the latency (gcc 12).
+# pairs of loop variables in one register: they cost twice the latency (gcc 12). With
+# pipes to the assembler a boxed form takes 0.12 s of the compiler, with files 0.15.
 FLAGS = tuple(
     "-std=c11 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off "
-    "-fno-math-errno -fno-tree-slp-vectorize".split()
+    "-fno-math-errno -fno-tree-slp-vectorize -pipe".split()
 )
 _SAVED = "-fcaller-saves"
 OF_TYPED = ("-O1", _SAVED)
