@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
 from retape.engines.jaxpr.xla._standalone import memory_of
+from retape.storage._trees._arrays import digest_array
 
 
 def footprint(
@@ -103,8 +104,8 @@ def constant_of(value: Any) -> Constant | None:
     if isinstance(value, jax.Array) and len(value.devices()) > 1:
         return None
     array = np.asarray(value)
-    digest = hashlib.blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    digest = blake2b(digest_size=16)
+    digest_array(digest, array)
     return Constant(digest.digest(), array)
 
 

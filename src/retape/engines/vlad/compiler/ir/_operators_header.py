@@ -42,8 +42,7 @@ def operators_header() -> str:
     OPERATORS_ON_DOUBLES: a function double_name for each;
     PARTIALS_OF_ONE, BY_LEFT, BY_RIGHT: cases of a switch that return a partial;
     ITEM_OPERATORS(X), ON_ITEMS: operators on items only, and cases that apply them;
-    IS_ITEM_OF_TWO(word): whether one takes two operands;
-    LIFTED_OF_ONE(X), LIFTED_OF_TWO(X): what `runtime/there.h` hands on of each.
+    IS_ITEM_OF_TWO(word): whether one takes two operands.
     """
     rows = [row for row in OPERATORS.values() if row.is_lifted]
     one, two = ([row for row in rows if row.arity == n] for n in (1, 2))
@@ -58,16 +57,9 @@ def operators_header() -> str:
         "ITEM_OPERATORS(X)": map(_listed, items),
         "ON_ITEMS": map(_on_items, items),
         "IS_ITEM_OF_TWO(word)": _are_of_two(items),
-        "LIFTED_OF_ONE(X)": (f"OF_ONE(X, {n})" for n in _twins(one)),
-        "LIFTED_OF_TWO(X)": (f"OF_TWO(X, {n})" for n in _twins(two)),
     }
     lines = (f"#define {name} {' '.join(text)}" for name, text in macros.items())
     return "\n".join(lines) + "\n"
-
-
-def _twins(rows: Sequence[Operator]) -> Iterator[str]:
-    for row in rows:
-        yield from (f"slow_{row.called}", f"any_{row.called}")
 
 
 def _are_of_two(rows: Sequence[Operator]) -> Iterator[str]:
