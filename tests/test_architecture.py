@@ -269,7 +269,7 @@ def test_the_map_has_every_module_after_those_that_it_imports() -> None:
         ("engines/jaxpr/_a.py", "from ..eager import x", "imports retape.engines.eag"),
         ("engines/vlad/_a.py", "from retape import viz", "imports retape.viz"),
         ("viz/_a.py", "from ..engines import jaxpr", "imports retape.engines.jaxpr"),
-        ("plan/_a.py", "from retape.driver._drive import run", "retape.driver._drive"),
+        ("plan/_a.py", "from retape.driver._run import run", "retape.driver._run"),
     ],
 )
 def test_the_check_says_no(tmp_path, file, text, said):

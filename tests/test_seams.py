@@ -79,7 +79,7 @@ SEAMS = {
 PATCHED = {
     "clocks, and what a run does in one go": (
         "retape.cli._waiting.", "retape.driver._progress.monotonic",
-        "retape.driver._obey.perf_counter",
+        "retape.driver._loop.perf_counter", "retape.driver._proof.perf_counter",
         "retape.engines.jaxpr.sweep._sweep.LONGEST_GO",
         "retape.engines.jaxpr.sweep._device_sweep.LONGEST_GO",
     ),
@@ -199,7 +199,7 @@ def test_the_check_sees_what_it_forbids() -> None:
     tree = ast.parse(
         "import retape.plan._base\n"
         "from retape.storage import _file_lock as lock, DiskStore\n"
-        "from retape.driver._obey import obey\n"
+        "from retape.driver._loop import obey\n"
         "monkeypatch.setattr(lock, 'CLOCK', 1)\n"
         "monkeypatch.setattr('retape.driver._clock.now', 1)\n"
         "monkeypatch.setattr(retape.jax, '_hidden', 1)\n"
@@ -207,7 +207,7 @@ def test_the_check_sees_what_it_forbids() -> None:
         "monkeypatch.setattr(torch, '_hidden', 1)\n"
     )
     assert imports(tree) == [
-        "retape.plan._base", "retape.storage._file_lock", "retape.driver._obey"
+        "retape.plan._base", "retape.storage._file_lock", "retape.driver._loop"
     ]  # fmt: skip
     assert patches(tree) == [
         "retape.storage._file_lock.CLOCK",

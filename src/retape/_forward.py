@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -12,9 +13,10 @@ from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned
 from retape._adjoint_processes import refuse_hidden
 from retape._errors import PlanError
+from retape.driver._loop import Run
 from retape.driver._program import Program
+from retape.driver._run import run_back, run_to_the_end
 from retape.driver._step_machine import StepMachine
-from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.storage import copy_tree
@@ -34,12 +36,14 @@ class Forward(Generic[X, G]):
         length: The number of steps.
     """
 
-    def __init__(self, machine: StepMachine[X, G], paused: Paused[Any]) -> None:
+    def __init__(
+        self, machine: StepMachine[X, G], paused: Run[Any, Any, Any], claim: ExitStack
+    ) -> None:
         self._machine, self._paused = machine, paused
         assert machine.end is not None
         _, self.length, value, self.cost = machine.end
         self.value: X = copy_tree(value)
-        self.close = finalize(self, paused.claim.close)
+        self.close = finalize(self, claim.close)
         """Give the snapshots up, as the end of this object does."""
 
     def gradient(self, seed: Callable[[X], G] | None = None) -> Adjoint[X, G]:
@@ -98,7 +102,7 @@ class Forward(Generic[X, G]):
             )
         self._machine.program, self._machine.seed = of, seed
         try:
-            (state, cost, cotangent, *_), report = self._paused.go_on()
+            (state, cost, cotangent, *_), report = run_back(self._paused)
         finally:
             self.close()
         return Adjoint(state, cotangent, report, cost)
@@ -160,7 +164,7 @@ def forward(
             "which a later process can resume."
         )
     chosen, tape_bytes = planned(machine, plan, store)
-    return Forward(machine, run_to_the_end(machine, chosen, store, tape_bytes))
+    return Forward(machine, *run_to_the_end(machine, chosen, store, tape_bytes))
 
 
 def _no_seed(state: object) -> Any:

@@ -28,7 +28,7 @@ def run_for(path, stop_at=None, how=None, kind="disk", plan=STAGES, known=True):
     def step(x, k):
         nonlocal made
         made += 1
-        if made == stop_at:
+        if how is not None and made == stop_at:
             how()
         return formula(x, k)
 
@@ -124,12 +124,17 @@ def test_a_second_signal_kills():
     assert done.stdout == "first\n" and done.returncode == -signal.SIGTERM
 
 
+def tell_time(monkeypatch, clock):
+    monkeypatch.setattr("retape.driver._loop.perf_counter", clock)
+    monkeypatch.setattr("retape.driver._proof.perf_counter", clock)
+
+
 def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatch):
     """A clock that each step moves on by a second; storage takes no time."""
     limit = retape.interruptible(time_limit=100)
     now = [0.0]
     limit._clock = lambda: now[0]
-    monkeypatch.setattr("retape.driver._obey.perf_counter", limit._clock)
+    tell_time(monkeypatch, limit._clock)
 
     class Slow(ToyMachine):
         def advance(self, capsule, steps):
@@ -152,7 +157,7 @@ def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatc
 def test_a_limit_that_no_stage_fits_in_is_refused(tmp_path, monkeypatch):
     """Else job after job would begin the stage, and none would end it."""
     now = [0.0]
-    monkeypatch.setattr("retape.driver._obey.perf_counter", lambda: now[0])
+    tell_time(monkeypatch, lambda: now[0])
 
     def step(x, k):
         now[0] += 0.2

@@ -31,8 +31,8 @@ from retape.driver._directions import (
     product,
     slope,
 )
-from retape.driver._drive import run
 from retape.driver._program import Program, check_program
+from retape.driver._run import run
 from retape.driver._step_machine import StepMachine
 from retape.driver._user_functions import check_functions
 from retape.schedule import Schedule

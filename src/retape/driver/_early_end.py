@@ -5,57 +5,65 @@ memory, which would be lost with the process. A limit that is shorter than a sta
 end each job where it began: that is refused.
 """
 
+from __future__ import annotations
+
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import PlanError, RunInterrupted, StoreError
-from retape.driver._obey import Loop
+from retape.driver._proof import signed
+
+if TYPE_CHECKING:
+    from retape.driver._loop import Run
 
 C = TypeVar("C")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-def keep_working(loop: Loop[C, A, R]) -> bool:
-    """Write the state that is worked on, which no slot holds; whether it is kept."""
-    if loop.working is None or loop.at == 0 or loop.at in loop.slots.values():
+def keep_working(run: Run[C, A, R]) -> bool:
+    """Write the state that is worked on, which no slot holds; whether it is kept.
+
+    On the way to an end that is not known that is the one before it, of which it is not
+    decided yet whether it is kept.
+    """
+    step, capsule = run.behind or (run.at, run.working)
+    if capsule is None or step == 0 or step in run.slots.values():
         return True
-    if loop.store.is_lossy:
+    if run.store.is_lossy:
         return False  # To go on from it would change the result.
-    nbytes = loop.machine.nbytes(loop.working)
+    nbytes = run.machine.nbytes(capsule)
     with suppress(StoreError):
         # No slot of the schedule's, and on no tier that ends with the process.
-        signed = loop.signed(loop.at, loop.working)
-        loop.store.put(loop.at, -1, "disk", loop.packed(signed), nbytes)
+        kept = run.packed(signed(run, step, capsule))
+        run.store.put(step, -1, "disk", kept, nbytes)
         return True
     return False
 
 
-def near(loop: Loop[C, A, R]) -> int:
+def near(run: Run[C, A, R]) -> int:
     """The snapshots that have to be written if the run ends here."""
-    return len(loop.slots) if loop.store.saves else 0
+    return len(run.slots) if run.store.saves else 0
 
 
-def save_near(loop: Loop[C, A, R]) -> None:
+def save_near(run: Run[C, A, R]) -> None:
     """Write what a tiered store has in memory, or the next job would make it again."""
-    if not loop.store.saves or loop.store.is_lossy:
+    if not run.store.saves or run.store.is_lossy:
         return
-    machine: Any = loop.machine
-    for place, step in loop.slots.items():
+    machine: Any = run.machine
+    for place, step in run.slots.items():
         tier, slot = place
-        tape = place in loop.tapes
+        tape = place in run.tapes
         # What has no room there, or was lost with an earlier process, is made again.
         with suppress(StoreError):
-            held: Any = loop.store.get(step, slot, tier, tape=tape)
+            held: Any = run.store.get(step, slot, tier, tape=tape)
             nbytes = machine.tape_nbytes(held) if tape else machine.nbytes(held)
-            loop.store.save(step, slot, tier, nbytes, tape=tape)
+            run.store.save(step, slot, tier, nbytes, tape=tape)
 
 
-def too_long(
-    loop: Loop[C, A, R], steps: int, seconds: float, whole: float
-) -> PlanError:
+def too_long(run: Run[C, A, R], steps: int, seconds: float, whole: float) -> PlanError:
     """The refusal of a stage that no job gets to the end of."""
-    loop.record()
+    run.record()
     fits = int(steps * whole / (2 * seconds))
     advice = (
         f"Pass a plan with `stage={fits}` (`within` has no such option, `fixed_space` "
@@ -70,13 +78,13 @@ def too_long(
     )
 
 
-def message(loop: Loop[C, A, R], reason: str, kept: bool) -> str:
-    left = loop.reached.left if loop.reached else None
+def message(run: Run[C, A, R], reason: str, kept: bool) -> str:
+    left = run.reached.left if run.reached else None
     if left is None:
-        length = "an unknown number of" if loop.length is None else loop.length
-        where = f"on the way forward, before step {loop.at} of {length} steps"
+        length = "an unknown number of" if run.length is None else run.length
+        where = f"on the way forward, before step {run.at} of {length} steps"
     else:
-        where = f"with {left} of {loop.length} steps left to reverse"
+        where = f"with {left} of {run.length} steps left to reverse"
     since = "" if kept else "; the steps since the last snapshot are run again"
     return (
         f"the run was ended by {reason}, {where}. Its store has all that is "

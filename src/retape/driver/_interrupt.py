@@ -6,21 +6,27 @@ advance; the state that it was working on is put beside the plan's snapshots, th
 is written, and `RunInterrupted` is raised.
 """
 
+from __future__ import annotations
+
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from datetime import timedelta
 from time import monotonic
 from types import FrameType, TracebackType
-from typing import Any, SupportsFloat, TypeVar, cast
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar, cast
 
 from retape._errors import PlanError, RunInterrupted
 from retape.driver._early_end import keep_working, message, near, save_near, too_long
-from retape.driver._obey import Loop
 from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
+from retape.storage import SnapshotStore
+from retape.storage._base import is_durable
+
+if TYPE_CHECKING:
+    from retape.driver._loop import Run
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -101,7 +107,7 @@ class interruptible:  # noqa: N801, a verb in a `with` statement
                 self.reason = f"the time limit of {self.time_limit:g} s"
         return self.reason
 
-    def __enter__(self) -> "interruptible":
+    def __enter__(self) -> interruptible:
         if self._token is not None:
             raise PlanError(
                 "this `retape.interruptible(...)` is in use. Make one for each block."
@@ -146,33 +152,32 @@ _ACTIVE: ContextVar[interruptible | None] = ContextVar("retape.interruptible")
 
 
 @contextmanager
-def heeded(loop: Loop[C, A, R]) -> Generator[None]:
-    """Let a run heed the `interruptible` that it is called in, if there is one.
+def heeded(store: SnapshotStore[Any]) -> Generator[interruptible | None]:
+    """The `interruptible` that a run is called in, if there is one, for it to heed.
 
     Raises:
         PlanError: If nothing of the run would be left.
     """
     limit = _ACTIVE.get(None)
     if limit is None:
-        yield
+        yield None
         return
-    if loop.durable is None:
+    if not is_durable(store):
         raise PlanError(
-            f"`store={loop.store!r}` does not go with `retape.interruptible`: if the "
+            f"`store={store!r}` does not go with `retape.interruptible`: if the "
             "run is ended early, all of it is lost. Pass `store=retape.DiskStore(...)` "
             "or another store that outlives the process, or call it outside the block."
         )
-    if loop.store.is_shared:
+    if store.is_shared:
         raise PlanError(
-            f"`retape.interruptible` does not go with a `{type(loop.store).__name__}` "
+            f"`retape.interruptible` does not go with a `{type(store).__name__}` "
             "of several processes: a signal reaches them at different steps, and each "
             "would stop at its own. Call it outside the block; a job that is ended "
             "goes on from the last record, which `every=` of the store writes."
         )
-    loop.limit = limit
     with unheeded():
         try:
-            yield
+            yield limit
         except RunInterrupted:
             limit._heeded = True  # pyright: ignore[reportPrivateUsage]
             raise
@@ -188,48 +193,60 @@ def unheeded() -> Generator[None]:
         _ACTIVE.reset(token)
 
 
-def obey_all(loop: Loop[C, A, R], actions: Iterable[Action]) -> None:
-    """Obey actions one by one, and stop between two of them when it is time."""
-    limit: interruptible | None = loop.limit
-    if limit is None:
-        for action in actions:
-            loop.obey(action)
-        return
+def stoppable(run: Run[C, A, R], actions: Iterable[Action]) -> Iterable[Action]:
+    """The same actions, which end between two of them when it is time.
+
+    Advances are in parts that take about a tenth of a second.
+    """
+    return actions if run.limit is None else _stoppable(run, actions, run.limit)
+
+
+def _stoppable(
+    run: Run[C, A, R], actions: Iterable[Action], limit: interruptible
+) -> Iterator[Action]:
     for action in actions:
         if isinstance(action, Advance):
-            _advance(loop, action, limit)
-            continue
-        if not isinstance(action, Drop):
+            if _would_be_further(run):
+                yield from _in_parts(run, action, limit)
+                continue
+        elif not isinstance(action, Drop):
             steps = action.stop - action.start if isinstance(action, _WHOLE) else 0
-            _look(loop, limit, _expected(loop, action), steps)
-        loop.obey(action)
+            _look(run, limit, _expected(run, action), steps)
+        yield action
 
 
-def safe_point(loop: Loop[C, A, R]) -> None:
-    """Stop here if it is time: in a forward sweep that no action steers."""
-    if loop.limit is not None:
-        _look(loop, loop.limit, 0.0)
+def _would_be_further(run: Run[C, A, R]) -> bool:
+    """Whether a run that ends here would have come further than the job before it.
+
+    On the way to an end that is not known it goes on from the start of a stage.
+    """
+    if run.length is not None:
+        return True
+    return run.behind is not None and run.behind[0] > run.skipped
 
 
-def _advance(loop: Loop[C, A, R], action: Advance, limit: interruptible) -> None:
-    """Obey an advance in parts that take about a tenth of a second."""
+def _in_parts(
+    run: Run[C, A, R], action: Advance, limit: interruptible
+) -> Iterator[Advance]:
     at = action.start
     while at < action.stop:
-        each = _step_seconds(loop)
+        each = _step_seconds(run)
         part = 1 if each is None else max(1, int(_PART / max(each, 1e-9)))
         upto = min(action.stop, at + part)
-        _look(loop, limit, (each or 0.0) * (upto - at))
-        loop.obey(Advance(at, upto))
+        _look(run, limit, (each or 0.0) * (upto - at))
+        yield Advance(at, upto)
+        if run.at < upto:
+            return  # That is the end of a run, which nobody knew.
         at = upto
 
 
 def _look(
-    loop: Loop[C, A, R], limit: interruptible, seconds: float, steps: int = 0
+    run: Run[C, A, R], limit: interruptible, seconds: float, steps: int = 0
 ) -> None:
     """Stop if it is time, or would be after an action that takes so long.
 
     Args:
-        loop: The run.
+        run: The run.
         limit: What ends it.
         seconds: What the action is expected to take.
         steps: The steps that it cannot be stopped within.
@@ -238,45 +255,45 @@ def _look(
         RunInterrupted: If it is time.
         PlanError: If no job would ever come to the end of the action.
     """
-    report = loop.report
+    report = run.report
     each = report.seconds["storage"] / max(1, report.stores + report.restores)
-    writes = (2 + near(loop)) * each
+    writes = (2 + near(run)) * each
     whole = limit.time_limit
     # A taped step takes no less than one that is advanced.
     surely = seconds if report.taped else seconds / _TAPED
     if whole and steps and surely > whole:
-        raise too_long(loop, steps, surely, whole)
+        raise too_long(run, steps, surely, whole)
     reason = limit.due(seconds + writes)
     if reason is None:
         return
-    kept = keep_working(loop)
-    save_near(loop)
-    loop.record()
-    raise RunInterrupted(message(loop, reason, kept), reason)
+    kept = keep_working(run)
+    save_near(run)
+    run.record()
+    raise RunInterrupted(message(run, reason, kept), reason)
 
 
 _WHOLE = (Reverse, Sweep, Tape)
 """What is not stopped within."""
 
 
-def _expected(loop: Loop[C, A, R], action: Action) -> float:
+def _expected(run: Run[C, A, R], action: Action) -> float:
     """The seconds that an action will take, by those before it."""
-    if isinstance(action, Store) and loop.proof is not None:
-        return _step_seconds(loop) or 0.0
+    if isinstance(action, Store) and run.proof is not None:
+        return _step_seconds(run) or 0.0
     if not isinstance(action, _WHOLE):
         return 0.0
     steps = action.stop - action.start
-    if loop.report.taped:
-        return steps * loop.report.seconds["reverse"] / loop.report.taped
-    return steps * _TAPED * (_step_seconds(loop) or 0.0)
+    if run.report.taped:
+        return steps * run.report.seconds["reverse"] / run.report.taped
+    return steps * _TAPED * (_step_seconds(run) or 0.0)
 
 
-def _step_seconds(loop: Loop[C, A, R]) -> float | None:
-    if loop.report.advances == 0:
+def _step_seconds(run: Run[C, A, R]) -> float | None:
+    if run.report.advances == 0:
         return None
     return (
-        loop.report.seconds["forward"] + loop.report.seconds["recompute"]
-    ) / loop.report.advances
+        run.report.seconds["forward"] + run.report.seconds["recompute"]
+    ) / run.report.advances
 
 
 def _seconds(given: object) -> float | None:

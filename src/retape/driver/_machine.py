@@ -2,13 +2,13 @@
 
 The paper interrupts a computation after a number of steps (`INTERRUPT`), resumes it
 from the capsule (`RESUME`), and counts its steps (`PRIMOPS`). Every engine offers these
-as a `Machine`, and the one loop in `driver._drive` needs nothing else. Mixed schedules,
+as a `Machine`, and the one loop in `driver._loop` needs nothing else. Mixed schedules,
 which keep tapes in slots, need a `TapingMachine`: three methods more.
 """
 
 from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
-from retape._errors import PlanError
+from retape._errors import MachineError, PlanError
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -184,3 +184,18 @@ def cannot_tape(machine: object) -> PlanError:
         "`retape.driver.Machine`). Leave `store` out of the plan, so that slots "
         "hold states only."
     )
+
+
+def check_machine(machine: object) -> None:
+    """Refuse what is no machine.
+
+    Raises:
+        MachineError: If a method is lacking.
+    """
+    methods = ("length", "start", "advance", "reverse", "nbytes", "finish")
+    missing = [f"`{each}`" for each in methods if not hasattr(machine, each)]
+    if missing:
+        raise MachineError(
+            f"`{machine!r}` is not a machine: it has no {', '.join(missing)}. See "
+            "`retape.driver.Machine`."
+        )

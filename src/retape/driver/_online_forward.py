@@ -1,59 +1,81 @@
-"""The forward sweep of a run whose length only its end tells."""
+"""The actions of a run whose length only its end tells.
 
-from operator import index
+The stages on the way there are advanced one after the other. Whether the start of one
+is kept is decided when the next one has begun, so that the last stage, of which the way
+back begins, is never stored:
+
+    stage       0       1       2
+            |-------|-------|-------> the working capsule
+                    ^ `behind`: kept, if the run goes on here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
 from time import perf_counter
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from retape._errors import SnapshotError
-from retape.driver._interrupt import safe_point
-from retape.driver._obey import Loop
-from retape.schedule._online import Placement
+from retape.driver._foresight import foretold
+from retape.driver._proof import confirmed
+from retape.driver._repair import fetch
+from retape.schedule import Advance
+from retape.schedule._action import Action
+from retape.schedule._online import Online, Placement
 from retape.storage import SnapshotStore
+
+if TYPE_CHECKING:
+    from retape.driver._loop import Run, Slot
 
 C = TypeVar("C")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-def sweep_forward(
-    loop: Loop[C, A, R], state: Placement, alpha: int
-) -> tuple[int, Placement]:
-    """Run to the end, storing on the way.
+def to_the_end(run: Run[C, A, R], online: Online) -> Iterator[Action]:
+    """The actions to the end of a run, and those back from there.
 
-    A stage is asked about when the one after it has begun, so that the last stage is
-    never stored. `loop` is left before the last stage, with `loop.length` set.
-
-    Args:
-        loop: The run, at its beginning or where `find_place` put it.
-        state: The controller, asked about all stages before `loop.at`.
-        alpha: The stage length.
-
-    Returns:
-        The number of steps, and the controller's last state.
+    What comes next depends on how far the run came: so each action is obeyed before the
+    next one is asked for.
     """
-    stage = loop.at // alpha
-    # The working capsule must last: a machine that overwrites capsules runs a copy.
-    held, given = loop.look(loop.at), [loop.copied(loop.look(loop.at))]
-    after, made, loop.working = _advance(loop, given, held, state, alpha, stage)
-    while made == alpha:
-        held, given = loop.copied(after), [after]
-        del after  # Popped there, so that the run alone keeps it alive.
-        ahead = _asked(state, stage)
-        beyond, more, held = _advance(loop, given, held, ahead, alpha, stage + 1)
-        if more == 0:
+    state, alpha = online.begin(), online.stage
+    if run.durable is not None:
+        state = _find_place(run, state, alpha, run.durable)
+    while True:
+        start, stop = run.at, run.at + alpha
+        # The run goes on in memory that may be the program's.
+        here = run.copied(run.look(start))
+        signs = run.proof is not None and _is_stored(run, state, start // alpha, alpha)
+        first = start + 1 if signs else stop
+        yield Advance(start, first)
+        if run.proof is not None and signs and run.at == first:
+            here = run.proof.machine.sign(here, run.look(first))
+            if first < stop:
+                yield Advance(first, stop)
+        goes_on = run.at > start or run.behind is None
+        if run.behind is not None and goes_on:
+            state = _place(run, state, *run.behind, alpha)
+        if goes_on:
+            run.behind = start, here
+        del here  # The run alone keeps alive what it goes on from.
+        if run.at < stop:
             break
-        state, beyond = place(loop, state, stage, alpha, beyond)
-        stage += 1
-        loop.working, loop.at = held, stage * alpha
-        after, made = beyond, more
-        del held, beyond  # The run alone keeps what it goes on from alive.
-        safe_point(loop)
-    loop.length = stage * alpha + made
-    return loop.length, state
+    run.length = length = run.at
+    assert run.behind is not None  # The first stage is never passed over.
+    (run.at, run.working), run.behind = run.behind, None
+    run.record()
+    more = online.turn_advances(state, length)
+    if more is not None:
+        run.total = run.report.advances + run.skipped + more + length
+    yield from foretold(online.reverse(state, length), run.store)
 
 
-def _asked(state: Placement, stage: int) -> Placement:
-    return state if _has(state, stage) else state.place(stage)[0]
+def _is_stored(run: Run[C, A, R], state: Placement, stage: int, alpha: int) -> bool:
+    """Whether the start of a stage will be stored, if the run goes on after it."""
+    if run.behind is not None:
+        before = run.behind[0] // alpha
+        state = state if _has(state, before) else state.place(before)[0]
+    return not _has(state, stage) and state.place(stage)[1].slot is not None
 
 
 def _has(state: Placement, stage: int) -> bool:
@@ -61,39 +83,53 @@ def _has(state: Placement, stage: int) -> bool:
     return bool(state.positions) and stage <= state.positions[-1]
 
 
-def place(
-    loop: Loop[C, A, R], state: Placement, stage: int, alpha: int, beyond: C
-) -> tuple[Placement, C]:
-    """Ask the controller about a stage whose start is the working capsule.
+def _place(
+    run: Run[C, A, R], state: Placement, step: int, capsule: C, alpha: int
+) -> Placement:
+    """Ask the controller about a stage, and do what it says.
 
     Args:
-        loop: The run.
+        run: The run, which has gone on from there.
         state: The controller, asked about the stages before.
-        stage: The stage.
+        step: The first step of the stage.
+        capsule: The one before it, in memory of its own.
         alpha: The stage length.
-        beyond: The capsule that the run is at. It may be in memory of the program's,
-            which writes there when it makes a snapshot anew that was lost.
     """
-    if _has(state, stage):
-        return state, beyond
-    state, placed = state.place(stage)
+    if _has(state, step // alpha):
+        return state
+    state, placed = state.place(step // alpha)
     if placed.moved:
-        beyond = loop.copied(beyond)
+        # Where one was lost it is made anew, in the program's memory.
+        run.working = run.copied(run.look(run.at))
     for at, near, far in placed.moved:
-        loop.move(at * alpha, near, far)
+        _move(run, at * alpha, near, far)
     for at, slot in placed.dropped:
-        loop.drop(at * alpha, slot, placed.tier)
+        run.drop(at * alpha, (placed.tier, slot))
     if placed.slot is not None:
-        capsule, tier = loop.look(loop.at), placed.tier
-        # The run is beyond it: no step may be run from there, in memory that is used.
-        loop.put(stage * alpha, placed.slot, tier, capsule)
-    return state, beyond
+        run.put(step, (placed.tier, placed.slot), capsule)
+    return state
 
 
-def find_place(
-    loop: Loop[C, A, R], state: Placement, alpha: int, store: SnapshotStore[C]
+def _move(run: Run[C, A, R], step: int, near: Slot, far: Slot) -> None:
+    """Put what is in one slot into another, on another tier."""
+    # One that was lost with an earlier process is made again.
+    capsule = fetch(run, step, near)
+    began = perf_counter()
+    # First out, then in: a store of one kind knows a snapshot by its step.
+    run.store.drop(step, near[1], near[0])
+    del run.slots[near]
+    run.store.put(step, far[1], far[0], capsule, run.machine.nbytes(capsule))
+    run.slots[far] = step
+    run.tiers.freed(near[0])
+    run.tiers.read(near[0])
+    run.tiers.wrote(far[0])
+    run.spend("storage", began)
+
+
+def _find_place(
+    run: Run[C, A, R], state: Placement, alpha: int, store: SnapshotStore[C]
 ) -> Placement:
-    """Go on from the last snapshot of an earlier process's forward sweep.
+    """Go on from the last snapshot of an earlier process's way to the end.
 
     A run that was interrupted has left one more, where it was: the controller has not
     been asked about that stage yet.
@@ -116,64 +152,14 @@ def find_place(
         if step // alpha in asked.positions:
             reached = asked
         held = zip(reached.positions, reached.slots, reached.tiers, strict=False)
-        loop.slots = {(tier, slot): at * alpha for at, slot, tier in held}
-        loop.tiers.took_up(reached.tiers)
-        store.keep_only(set(loop.slots.values()))
-        loop.at = loop.skipped = step
-        loop.went_on()
-        if loop.proof is not None:
-            loop.proof.old = there
-        loop.working = loop.confirm(step, capsule)
-        loop.ahead = None
+        run.slots = {(tier, slot): at * alpha for at, slot, tier in held}
+        run.tiers.took_up(reached.tiers)
+        store.keep_only(set(run.slots.values()))
+        run.at = run.skipped = step
+        run.went_on()
+        if run.proof is not None:
+            run.proof.old = there
+        run.working = confirmed(run, step, capsule)
         return reached
     store.keep_only(set())
     return state
-
-
-def _advance(
-    loop: Loop[C, A, R],
-    given: list[C],
-    held: C,
-    state: Placement,
-    alpha: int,
-    stage: int,
-) -> tuple[C, int, C]:
-    """Run a stage, or to the end.
-
-    Args:
-        loop: The run.
-        given: The start of the stage, for the machine to overwrite.
-        held: The same, which may be stored when it is known that the run goes on.
-        state: The controller, asked about the stages before.
-        alpha: The stage length.
-        stage: The stage.
-
-    Returns:
-        The capsule after it, the steps made, and `held`; if it will be stored, it says
-        what the first of the steps does.
-    """
-    began, capsule = perf_counter(), given.pop()
-    start = step = stage * alpha
-    stop = start + alpha
-    signs = loop.proof is not None and _is_stored(state, stage)
-    while step < stop:
-        upto = loop.verifier.next_stop(step, stop) if loop.verifier else stop
-        upto = start + 1 if signs else upto
-        capsule, count = loop.machine.advance(capsule, upto - step)
-        made = index(count)
-        if signs and loop.proof is not None:
-            held, signs = loop.proof.machine.sign(held, capsule), False
-        if loop.verifier and step + made == upto:
-            loop.verifier.check(step, upto, capsule)
-        step += made
-        if step < upto:
-            break
-    total = step - start
-    loop.report.advances += total
-    loop.spend("forward", began)
-    loop.tell()
-    return capsule, total, held
-
-
-def _is_stored(state: Placement, stage: int) -> bool:
-    return not _has(state, stage) and state.place(stage)[1].slot is not None

@@ -14,15 +14,23 @@ reverses one step again, and goes on only if the bits agree. The step from a sna
 one that the schedule runs next anyway, so it is mostly run no more often.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from operator import index
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from retape._errors import StoreError
 from retape.driver._machine import KnownMachine
 from retape.storage import Record, SnapshotStore
 
+if TYPE_CHECKING:
+    from retape.driver._loop import Run
+
 C = TypeVar("C")
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 class AnotherProgram(StoreError):
@@ -78,3 +86,40 @@ class Proof(Generic[C, A]):
                 "run begins anew. A program that gives other bits each time cannot "
                 "go on."
             )
+
+
+def signed(run: Run[C, A, R], step: int, capsule: C) -> C:
+    """A capsule for the store, which tells what the step from it does."""
+    # What a codec with a loss gives back has other bits than what it was given.
+    if run.proof is None or run.store.is_lossy:
+        return capsule
+    run.proof.old.discard(step)
+    return run.proof.machine.sign(*_step_ahead(run, step, capsule))
+
+
+def confirmed(run: Run[C, A, R], step: int, capsule: C) -> C:
+    """A capsule of the store's; one of an earlier process is compared."""
+    if run.proof is None or step not in run.proof.old:
+        return capsule
+    kept, after = _step_ahead(run, step, capsule)
+    run.proof.confirm(step, kept, after)
+    return kept
+
+
+def _step_ahead(run: Run[C, A, R], step: int, capsule: C) -> tuple[C, C]:
+    """The capsule in memory that the step does not touch, and the one after it.
+
+    That is kept for the next advance.
+    """
+    began = perf_counter()
+    kept, run.ahead = run.copied(capsule), None
+    if run.working is capsule:
+        run.working, run.borrowed = kept, None
+    after, made = run.machine.advance(capsule, 1)
+    if run.verifier:
+        run.verifier.check(step, step + 1, after)
+    if index(made):
+        run.ahead = step, after
+        run.report.checked += 1
+    run.spend(run.phase, began)
+    return kept, after

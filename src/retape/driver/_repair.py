@@ -11,66 +11,67 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import SnapshotError
+from retape.driver._proof import confirmed
 
 if TYPE_CHECKING:
-    from retape.driver._obey import Loop, Slot
+    from retape.driver._loop import Run, Slot
 
 C = TypeVar("C")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-def fetch(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
+def fetch(run: Run[C, A, R], step: int, slot: Slot) -> Any:
     """The capsule or the tape in a slot; recomputed if it is lost."""
     began = perf_counter()
     try:
-        return _get(loop, step, slot)
+        return _get(run, step, slot)
     except SnapshotError:
-        loop.report.repaired += 1
+        run.report.repaired += 1
     finally:
-        loop.spend("storage", began)
-    at, capsule, lost = _earlier(loop, step)
-    capsule = loop.copied(capsule)
-    loop.report.repaired += len(lost)
-    if loop.total is not None:
-        loop.total += loop.tapes.get(slot, step) - at
-    loop.tell()
+        run.spend("storage", began)
+    at, capsule, lost = _earlier(run, step)
+    capsule = run.copied(capsule)
+    run.report.repaired += len(lost)
+    if run.total is not None:
+        run.total += run.tapes.get(slot, step) - at
+    run.tell()
     made: Any = capsule
     for between, place in [*reversed(lost), (step, slot)]:
         if at < between:
-            capsule, at = loop.advance(capsule, at, between), between
+            capsule, at = run.advance(capsule, at, between)
         tier, number = place
-        loop.store.drop(between, number, tier, tape=place in loop.tapes)
-        loop.tiers.freed(tier)
-        if place in loop.tapes:
-            stop = loop.tapes[place]
-            made, capsule = loop.tape(capsule, between, stop)
-            loop.keep_tape(between, stop, number, tier, made)
+        run.store.drop(between, number, tier, tape=place in run.tapes)
+        run.tiers.freed(tier)
+        if place in run.tapes:
+            stop = run.tapes[place]
+            made, capsule = run.tape(capsule, between, stop)
+            run.put(between, place, made, stop)
             at = stop
         else:
-            made = capsule = loop.keep(between, number, tier, capsule)
+            made = capsule = run.keep(between, place, capsule)
     return made
 
 
-def _earlier(loop: Loop[C, A, R], step: int) -> tuple[int, C, list[tuple[int, Slot]]]:
+def _earlier(run: Run[C, A, R], step: int) -> tuple[int, C, list[tuple[int, Slot]]]:
     """The latest readable state before `step`, and what is lost in between."""
-    held = sorted(((at, place) for place, at in loop.slots.items()), reverse=True)
+    held = sorted(((at, place) for place, at in run.slots.items()), reverse=True)
     lost: list[tuple[int, Slot]] = []
     for at, place in held:
         if at >= step:
             continue
         try:
-            value = _get(loop, at, place)
+            value = _get(run, at, place)
         except SnapshotError:
             lost.append((at, place))
         else:
-            if place not in loop.tapes:
+            if place not in run.tapes:
                 return at, value, lost
-    return 0, loop.machine.start(), lost
+    return 0, run.machine.start(), lost
 
 
-def _get(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
+def _get(run: Run[C, A, R], step: int, slot: Slot) -> Any:
     tier, number = slot
-    tape = slot in loop.tapes
-    found: Any = loop.store.get(step, number, tier, tape=tape)
-    return found if tape else loop.confirm(step, found)
+    tape = slot in run.tapes
+    found: Any = run.store.get(step, number, tier, tape=tape)
+    return found if tape else confirmed(run, step, found)

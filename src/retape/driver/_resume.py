@@ -6,15 +6,20 @@ from which to go on: after the `Reverse` that the record names, or further on, a
 last `Store` before the next `Reverse` whose file is there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import MachineError, SnapshotError
-from retape.driver._obey import Loop, Reached
+from retape.driver._proof import confirmed
 from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
 from retape.storage import Record, SnapshotStore
+
+if TYPE_CHECKING:
+    from retape.driver._loop import Run
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -22,40 +27,39 @@ R = TypeVar("R")
 
 
 def skip_done(
-    loop: Loop[C, A, R],
+    run: Run[C, A, R],
     actions: Iterable[Action],
     record: Record | None,
     store: SnapshotStore[C],
 ) -> Iterator[Action]:
-    """The actions that are still to be done; `loop` is set to go on from there."""
+    """The actions that are still to be done; `run` is set to go on from there."""
     rest = iter(actions)
-    if loop.proof is not None and not store.is_lossy:
-        loop.proof.old = store.steps()
+    if run.proof is not None and not store.is_lossy:
+        run.proof.old = store.steps()
     if record is not None and record.left is not None and record.cotangent is not None:
         cotangent: Any = record.cotangent
-        if loop.proof is not None:
-            cotangent = loop.proof.take_up(record)
-        _skip_reversed(loop, rest, record.left)
-        loop.reached = Reached(record.left, cotangent)
-        loop.went_on()
+        if run.proof is not None:
+            cotangent = run.proof.take_up(record)
+        _skip_reversed(run, rest, record.left)
+        run.went_on(record.left, cotangent)
     ahead = list(_until_reverse(rest))
-    ahead = _skip_stored(loop, ahead, store)
-    store.keep_only(*kept_steps(loop))
+    ahead = _skip_stored(run, ahead, store)
+    store.keep_only(*kept_steps(run))
     return chain(ahead, rest)
 
 
-def kept_steps(loop: Loop[C, A, R]) -> tuple[set[int], set[int]]:
+def kept_steps(run: Run[C, A, R]) -> tuple[set[int], set[int]]:
     """The steps at which the states and the tapes begin that a schedule holds."""
-    tapes = {loop.slots[slot] for slot in loop.tapes}
-    states = {at for slot, at in loop.slots.items() if slot not in loop.tapes}
+    tapes = {run.slots[slot] for slot in run.tapes}
+    states = {at for slot, at in run.slots.items() if slot not in run.tapes}
     return states, tapes
 
 
-def _skip_reversed(loop: Loop[C, A, R], rest: Iterator[Action], left: int) -> None:
+def _skip_reversed(run: Run[C, A, R], rest: Iterator[Action], left: int) -> None:
     for action in rest:
-        _note(loop, action)
+        _note(run, action)
         if isinstance(action, Reverse | Sweep) and action.start == left:
-            loop.working = None
+            run.working = None
             return
     raise MachineError(
         f"the record says that {left} steps are left, and no stage of this plan ends "
@@ -71,7 +75,7 @@ def _until_reverse(rest: Iterator[Action]) -> Iterator[Action]:
 
 
 def _skip_stored(
-    loop: Loop[C, A, R], ahead: list[Action], store: SnapshotStore[C]
+    run: Run[C, A, R], ahead: list[Action], store: SnapshotStore[C]
 ) -> list[Action]:
     """Go on after the last `Store` in `ahead` whose snapshot can be read.
 
@@ -88,11 +92,11 @@ def _skip_stored(
             except SnapshotError:
                 continue
             for done in ahead[:i]:
-                _note(loop, done)
-            rest = _from(loop, ahead[i], step)
-            loop.at = step
-            loop.went_on()
-            loop.working = loop.confirm(step, capsule)
+                _note(run, done)
+            rest = _from(run, ahead[i], step)
+            run.at = step
+            run.went_on()
+            run.working = confirmed(run, step, capsule)
             return [*rest, *ahead[i + 1 :]]
     return ahead
 
@@ -106,30 +110,30 @@ def _steps_at(action: Action, there: set[int]) -> list[int]:
     return []
 
 
-def _from(loop: Loop[C, A, R], action: Action, step: int) -> list[Action]:
+def _from(run: Run[C, A, R], action: Action, step: int) -> list[Action]:
     """The remainder of an action at a step; its finished part is noted."""
     if isinstance(action, Advance):
-        _note(loop, Advance(action.start, step))
+        _note(run, Advance(action.start, step))
         return [Advance(step, action.stop)] if step < action.stop else []
-    _note(loop, action)
+    _note(run, action)
     return []
 
 
-def _note(loop: Loop[C, A, R], action: Action) -> None:
+def _note(run: Run[C, A, R], action: Action) -> None:
     """Follow what an action that is skipped does to the slots, and its work."""
     match action:
         case Store(step, slot, tier):
-            loop.slots[tier, slot] = step
-            loop.tiers.holds(tier)
+            run.slots[tier, slot] = step
+            run.tiers.holds(tier)
         case Drop(_, slot, tier):
-            del loop.slots[tier, slot]
-            loop.tiers.freed(tier)
-            loop.tapes.pop((tier, slot), None)
+            del run.slots[tier, slot]
+            run.tiers.freed(tier)
+            run.tapes.pop((tier, slot), None)
         case Tape(start, stop, slot, tier):
-            loop.slots[tier, slot], loop.tapes[tier, slot] = start, stop
-            loop.tiers.holds(tier)
-            loop.skipped += stop - start
+            run.slots[tier, slot], run.tapes[tier, slot] = start, stop
+            run.tiers.holds(tier)
+            run.skipped += stop - start
         case Advance(start, stop) | Reverse(start, stop):
-            loop.skipped += stop - start
+            run.skipped += stop - start
         case _:
             return

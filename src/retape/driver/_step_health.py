@@ -13,9 +13,10 @@ from math import inf, isfinite, nan
 from typing import Any
 
 from retape._errors import DeterminismError
+from retape.driver._actions import Planner
 from retape.driver._blame import blame
-from retape.driver._drive import Planner, run
 from retape.driver._health import LOOKS, Fault, FaultKind, Health
+from retape.driver._run import run
 from retape.driver._step_machine import StepMachine
 from retape.storage import copy_tree
 from retape.storage._trees._magnitude import described, is_in_reach, largest

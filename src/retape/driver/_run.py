@@ -1,0 +1,230 @@
+"""`run`: a machine, a plan and a store, from the first step to the result."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from retape._errors import MachineError
+from retape.driver._actions import Planner, check_run, name_of, remaining
+from retape.driver._in_use import claimed
+from retape.driver._interrupt import heeded
+from retape.driver._loop import Run
+from retape.driver._machine import Machine, ResumedMachine, check_machine
+from retape.driver._progress import Bar, Progress
+from retape.driver._proof import AnotherProgram
+from retape.driver._report import Report
+from retape.driver._step_machine import StepMachine
+from retape.driver._verify import Verify, verifier_of
+from retape.schedule import Reverse
+from retape.schedule._action import Action
+from retape.storage import Record, SnapshotStore
+from retape.storage._any_store import AnyStore, store_of
+from retape.storage._base import AnotherRun
+from retape.storage._memory import MemoryStore
+from retape.storage._tiered import name_tiers
+
+C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class Outcome(NamedTuple, Generic[R]):
+    """The result of `run`: the machine's result, and a report."""
+
+    result: R
+    report: Report
+
+
+def run(
+    machine: Machine[C, A, R],
+    plan: Planner | Iterable[Action],
+    *,
+    store: AnyStore | None = None,
+    tape_bytes: int | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+    verify: Verify | None = None,
+    fingerprint: Callable[[C], bytes] | None = None,
+    label: str = "",
+    reuse: bool = False,
+) -> Outcome[R]:
+    """Reverse a machine under a plan.
+
+    With a durable store (`DiskStore`, `TieredStore`) a run whose process ended, in
+    whatever way, is taken up again by the same call, and its result has the same bits.
+    A run that was done is run again, unless `reuse` asks for its result.
+
+    Args:
+        machine: The program.
+        plan: A plan, or an iterable of actions made for the machine's length.
+        store: Where snapshots go, or the folder of a `DiskStore`; by default a
+            `MemoryStore` of its own.
+        tape_bytes: What taping one step takes, for plans that count bytes.
+        progress: `True` for a bar on the terminal, or a function that is told.
+        verify: "cheap" compares recomputed states with those of the first pass where
+            advances end, "full" after every step.
+        fingerprint: A digest of a capsule, for `verify`.
+        label: What this run is, one line or more. A durable store refuses a run with
+            another label, and names the lines that differ.
+        reuse: Take the result of a finished run from the store, if it has it.
+
+    Returns:
+        The machine's result and a `Report`.
+
+    Raises:
+        DeterminismError: If `verify` finds a step that gives another state.
+        StoreError: If a snapshot cannot be kept.
+        PlanError: If the plan does not go with the machine or the store.
+        MachineError: If the machine breaks one of its laws.
+
+    Examples:
+        >>> import retape
+        >>> from retape.driver import ToyMachine, run
+        >>> outcome = run(ToyMachine(100), retape.fixed_space(snapshots=3))
+        >>> outcome.report.advances, outcome.report.peak_snapshots
+        (490, 3)
+    """
+    check_machine(machine)
+    check_run(plan, progress)
+    given = store_of(store)
+    kept = MemoryStore[C]() if given is None else given
+    named = name_of(label or type(machine).__name__, plan)
+    watch = Bar() if progress is True else progress or None
+    with claimed(kept), heeded(kept) as limit:
+
+        def begun() -> Run[C, A, R]:
+            verifier = verifier_of(verify, fingerprint, kept)
+            return Run(machine, kept, verifier, watch, named, limit)
+
+        first = begun()
+        try:
+            return _through(first, plan, tape_bytes, reuse)
+        except AnotherProgram:
+            done = first.proof is not None and first.proof.done
+            if not done or isinstance(plan, Iterator):
+                raise
+        # The program has changed since: a run that was done has no part in its next.
+        if isinstance(machine, ResumedMachine):
+            machine.resume(0, False)
+        return _through(begun(), plan, tape_bytes, reuse=False)
+
+
+def run_to_the_end(
+    machine: StepMachine[Any, Any],
+    plan: Planner,
+    store: SnapshotStore[Any] | None,
+    tape_bytes: int | None,
+) -> tuple[Run[Any, Any, Any], ExitStack]:
+    """Run a machine forward and tape its last stage, which `run_back` sweeps.
+
+    Args:
+        machine: The program.
+        plan: A plan.
+        store: Where snapshots wait; it ends with the process.
+        tape_bytes: What taping one step takes.
+
+    Returns:
+        The run, and what keeps others out of its store: its end frees the slots.
+
+    Raises:
+        PlanError: If it is none, or the run is to be ended early, which loses it.
+        StoreError: If a snapshot cannot be kept.
+    """
+    check_run(plan, False)
+    kept = MemoryStore[Any]() if store is None else store
+    verifier = verifier_of(machine.program.verify, machine.fingerprint, kept)
+    paused, claim = Run[Any, Any, Any](machine, kept, verifier), ExitStack()
+    claim.enter_context(claimed(kept))
+    claim.callback(paused.release)
+    try:
+        name_tiers(kept, getattr(plan, "tier_names", ()))
+        paused.rest = iter(remaining(paused, plan, tape_bytes, None))
+        with heeded(kept):
+            last = paused.go(until=Reverse)
+        assert last is not None  # Every schedule reverses a stage.
+        capsule = paused.take(last.start)
+        # The machine has the last stage; something is where the action looks for it.
+        paused.working = machine.reach_end(capsule, last.stop - last.start)
+    except BaseException:
+        claim.close()
+        raise
+    return paused, claim
+
+
+def run_back(paused: Run[Any, Any, R]) -> Outcome[R]:
+    """Go on with a run that has come to its end."""
+    with heeded(paused.store):
+        paused.go()
+    return _outcome(paused)
+
+
+def _through(
+    run: Run[C, A, R],
+    plan: Planner | Iterable[Action],
+    tape_bytes: int | None,
+    reuse: bool,
+) -> Outcome[R]:
+    """Run to the end and back, from where the store says that the run is."""
+    name_tiers(run.store, getattr(plan, "tier_names", ()))
+    record = None if run.durable is None else _opened(run.durable, run.label, reuse)
+    try:
+        run.rest = iter(remaining(run, plan, tape_bytes, record))
+        try:
+            run.go()
+        except KeyboardInterrupt:
+            run.record()
+            raise
+        run.record()
+    finally:
+        if run.durable is None:
+            run.release()
+        else:
+            run.durable.close()
+    return _outcome(run)
+
+
+def _opened(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
+    """The record of a run that goes on; one that is done is begun anew unless asked.
+
+    So is another one that is done: one folder serves a whole optimisation.
+    """
+    try:
+        record = store.open(label)
+    except AnotherRun as error:
+        if not error.is_done:
+            raise
+        store.clear()
+        record = store.open(label)
+    if record is None or record.left != 0 or reuse:
+        return record
+    try:
+        store.clear()
+    finally:
+        store.close()
+    return store.open(label)
+
+
+def _outcome(run: Run[C, A, R]) -> Outcome[R]:
+    """The result of a run that is over, and the report of this process's work.
+
+    Raises:
+        MachineError: If its actions have not led to the beginning.
+    """
+    if run.reached is None or run.reached.cotangent is None:
+        raise MachineError(
+            "the stream of actions ended without a `Reverse`: there is no cotangent. "
+            "Pass a schedule of the machine's length."
+        )
+    if run.reached.left:
+        raise MachineError(
+            f"the stream of actions ended with {run.reached.left} steps left. Pass a "
+            "schedule of the machine's length."
+        )
+    report = replace(
+        run.report,
+        length=run.length or 0,
+        peak_snapshots=run.store.peak_snapshots,
+        peak_bytes=run.store.peak_bytes,
+        tiers=run.tiers.counts(),
+    )
+    return Outcome(run.machine.finish(run.reached.cotangent), report)
