@@ -20,8 +20,6 @@ class Span:
         steps: The steps that have to run to compute what is wanted.
         widths: For each position from start to end, the bytes made before it by these
             steps and used after it.
-        transient: Bytes that a replay needs beside what is wanted of it.
-        reverse: Bytes of the cotangents with which autograd goes back through a step.
     """
 
     def __init__(
@@ -45,8 +43,8 @@ class Span:
             self._sums.append(self._sums[-1] + nbytes)
         self._earlier = self._saved_before(saved)
         self._measure(wanted)
-        back = self._columns.going_back[start : end + 1]
-        self.reverse = int(back.max(initial=0))
+        # Of the loss, say, the backward takes most, and is over when it goes on.
+        self._back = np.maximum.accumulate(self._columns.going_back[start : end + 1])
 
     def _measure(self, wanted: dict[int, int]) -> None:
         rerun = Rerun(self._columns, self.steps)
@@ -72,7 +70,8 @@ class Span:
         extra = rerun.kernel + np.bincount(*alone).astype(np.int64)
         late = rerun.steps >= start
         extra[late] += across(inner & other)[rerun.steps[late] - start]
-        self.transient = int(extra.max(initial=0))
+        self._extra = np.maximum.accumulate(extra)
+        self._steps = rerun.steps
 
     def _saved_before(
         self, saved: Sequence[tuple[int, int]]
@@ -91,7 +90,14 @@ class Span:
 
         During the replay the cotangents of what crosses the position wait.
         """
-        return max(self.transient + self.waiting_at(position), self.reverse)
+        count = int(np.searchsorted(self._steps, position, "right"))
+        transient = int(self._extra[count - 1]) if count else 0
+        return max(transient + self.waiting_at(position), self.reverse_up_to(position))
+
+    def reverse_up_to(self, position: int) -> int:
+        """The most bytes of cotangents with which autograd goes back from there."""
+        place = min(position - self._start, len(self._back) - 1)
+        return int(self._back[place]) if place >= 0 else 0
 
     def waiting_at(self, position: int) -> int:
         """The bytes of cotangents that wait when the backward comes to a position."""

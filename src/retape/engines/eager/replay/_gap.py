@@ -62,7 +62,10 @@ class Gap:
             position: Where the backward is.
         """
         trace = self._run.trace
-        waiting = max(again + self.span.waiting_at(position), left + self.span.reverse)
+        waiting = max(
+            again + self.span.waiting_at(position),
+            left + self.span.reverse_up_to(position),
+        )
         return waiting <= trace.memory - trace.counter.live
 
     def next_action(self, start: int, position: int) -> tuple[bool, int]:
