@@ -7,12 +7,7 @@ ToyCapsule = type(ToyMachine(1).start())
 
 
 def toys_at(path, every=0.0):
-    return DiskStore(
-        path,
-        every=every,
-        pack=lambda capsule: (capsule.step, capsule.value),
-        unpack=lambda tree: ToyCapsule(*tree),
-    )
+    return DiskStore(path, every=every)
 
 
 def by_itself(n):

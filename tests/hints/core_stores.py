@@ -162,11 +162,6 @@ says: Pass one that does, such as a `retape.DiskStore`
 retape.DiskStore(tmp_path).record_due()
 gives: True
 
-CodecStore(DiskStore(tmp_path, pack=list, unpack=tuple))
-says: Give their class the methods `copy`
-assert hasattr(KnownPair, 'copy')
-of_pairs(KnownPair, store=CodecStore(MemoryStore()))
-
 packed(CodecStore(MemoryStore(), 'float16'), 1e5)
 says: pass 'bfloat16' or `retape.storage.bounded(relative=1e-4)`
 packed(CodecStore(MemoryStore(), retape.storage.bounded(relative=1e-4)))

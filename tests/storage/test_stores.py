@@ -140,9 +140,9 @@ def test_memory_comes_first_and_is_lost_with_its_process(tmp_path):
     later.close()
 
 
-def test_pack_is_for_capsules_and_not_for_tapes(tmp_path):
-    store = opened(tmp_path, pack=sorted, unpack=set)
-    store.put(1, 0, "memory", {3, 1}, 8)
+def test_a_state_and_a_tape_are_told_apart(tmp_path):
+    store = opened(tmp_path)
+    store.put(1, 0, "memory", (3, 1), 8)
     store.put(2, 1, "memory", (3.0, [1]), 8, tape=True)
     assert store.steps() == {1} and store.has(2, tape=True) and not store.has(2)
     assert store.get(2, 1, "memory", tape=True) == (3.0, [1])

@@ -91,7 +91,7 @@ class TapingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     A tape is a value, like a capsule. It is asked for stages only after which the run
     goes on; the last stage of a run is always reversed at once. `sweep` after `tape`
     must give the bits that `reverse` gives. For a store on disk a tape is a tree of
-    arrays and plain values, or `pack_tape` of a `DiskStore` makes it one.
+    arrays and plain values.
     """
 
     def tape(self, capsule: C, steps: int) -> tuple[Any, C]:

@@ -9,7 +9,7 @@ killed is taken up from there.
 # pyright: reportIncompatibleVariableOverride=false
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from retape._bytes import parse_bytes
@@ -211,16 +211,9 @@ class AsyncStore(StoreWrapper[C]):
         return not self._records and self.inner.record_due()
 
     def record(self, record: Record) -> None:
-        store = self.inner
-        try:
-            # The machine may go on to change the cotangent in place.
-            cotangent = copy_tree(record.cotangent)
-            nbytes = tree_nbytes(cotangent)
-        except StoreError:
-            self.flush()
-            store.record(record)
-            return
-        kept = Record(record.length, record.left, cotangent, record.label)
+        # The machine may go on to change the cotangent in place.
+        kept = replace(record, cotangent=copy_tree(record.cotangent))
+        nbytes = tree_nbytes(kept.cotangent)
         self._records += 1
         what = "the record could not be written"
         self._thread.submit(Job(what, lambda: self._write(kept), nbytes))

@@ -133,11 +133,6 @@ class SnapshotStore(Generic[C]):
         return False
 
     @property
-    def packs(self) -> bool:
-        """Whether functions of the user's turn capsules into trees on their way."""
-        return False
-
-    @property
     def counts_other_bytes(self) -> bool:
         """Whether the bytes that it counts are not those that `put` was told."""
         return False

@@ -11,7 +11,7 @@ ask for it again. `clear`, or removing the directory, begins anew.
 """
 
 import os
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, SupportsFloat, TypeVar, cast
@@ -36,9 +36,9 @@ _SHARE = 10
 class DiskStore(SnapshotStore[C]):
     """Keeps each snapshot in a file of its own.
 
-    Capsules, cotangents and tapes are trees of NumPy arrays and plain Python values, or
-    are turned into such by `pack`, `pack_cotangent` and `pack_tape`, and back by their
-    inverses.
+    Capsules, cotangents and tapes are trees of NumPy arrays and plain Python values; in
+    them may be objects whose class has the four methods that states have, or is known
+    by `retape.register_state`.
 
     Args:
         path: A directory of the run's own; made if it is not there.
@@ -50,16 +50,9 @@ class DiskStore(SnapshotStore[C]):
             the last one, and whenever four dropped snapshots wait for it; but not
             before ten times as long has passed as the last one took. With 0 it is
             written after each stage.
-        pack: From a capsule to a tree of arrays.
-        unpack: The inverse.
-        pack_cotangent: From a cotangent to a tree of arrays, for the record.
-        unpack_cotangent: The inverse.
-        pack_tape: From a tape to a tree of arrays, for plans that keep tapes.
-        unpack_tape: The inverse.
 
     Raises:
-        StoreError: If `path` is no path, `every` or a capacity cannot be, or one of a
-            pair of functions is lacking.
+        StoreError: If `path` is no path, or `every` or a capacity cannot be.
 
     Examples:
         >>> import tempfile
@@ -70,31 +63,12 @@ class DiskStore(SnapshotStore[C]):
         ...     store.put(7, 0, "disk", (1, 2.5), 16)
         ...     store.get(7, 0, "disk")
         (1, 2.5)
-
-        A machine whose cotangents are sets:
-
-        >>> from retape.storage import Record
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     def opened():
-        ...         store = DiskStore(path, pack_cotangent=sorted, unpack_cotangent=set)
-        ...         return store, store.open("an example")
-        ...     store, _ = opened()
-        ...     store.record(Record(9, 4, {3, 1}, "an example"))
-        ...     store.close()
-        ...     opened()[1].cotangent
-        {1, 3}
     """
 
     path: str | os.PathLike[str]
     capacity: int | None = None
     capacity_bytes: int | str | None = None
     every: float = 2.0
-    pack: Callable[[C], Any] | None = None
-    unpack: Callable[[Any], C] | None = None
-    pack_cotangent: Callable[[Any], Any] | None = None
-    unpack_cotangent: Callable[[Any], Any] | None = None
-    pack_tape: Callable[[Any], Any] | None = None
-    unpack_tape: Callable[[Any], Any] | None = None
     peak_snapshots: int = field(default=0, init=False, repr=False)
     peak_bytes: int = field(default=0, init=False, repr=False)
     nbytes: int = field(default=0, init=False, repr=False)
@@ -116,14 +90,6 @@ class DiskStore(SnapshotStore[C]):
         _check_every(self.every)
         self.capacity = check_capacities(self.capacity, self.capacity_bytes)
         self._directory = self._folder()
-        for name in ("pack", "pack_cotangent", "pack_tape"):
-            pair = getattr(self, name), getattr(self, f"un{name}")
-            given = [each for each in pair if each is not None]
-            if len(given) == 1 or not all(map(callable, given)):
-                raise StoreError(
-                    f"`{name}={pair[0]!r}` and `un{name}={pair[1]!r}`: what is packed "
-                    "has to be unpacked. Pass both functions, or none."
-                )
 
     @property
     def is_durable(self) -> bool:
@@ -136,10 +102,6 @@ class DiskStore(SnapshotStore[C]):
     @property
     def keeps_records(self) -> bool:
         return True
-
-    @property
-    def packs(self) -> bool:
-        return any((self.pack, self.pack_cotangent, self.pack_tape))
 
     def _folder(self) -> RunDirectory | RemoteFolder:
         return RunDirectory(self.path)
@@ -184,8 +146,6 @@ class DiskStore(SnapshotStore[C]):
         (length, left, cotangent), kept = found
         if kept.get("run") != label:
             raise another_run(self._directory, str(kept.get("run")), label, left == 0)
-        if self.unpack_cotangent and cotangent is not None:
-            cotangent = self.unpack_cotangent(cotangent)
         return Record(length, left, cotangent, label)
 
     def _do_without_record(self, label: str, error: SnapshotError) -> None:
@@ -255,10 +215,8 @@ class DiskStore(SnapshotStore[C]):
         check_room(
             self, f"`{self._directory}`", step, nbytes, len(self._sizes), self.nbytes
         )
-        pack = self.pack_tape if tape else self.pack
-        value = pack(capsule) if pack else capsule
         key = _key(step, tape)
-        data = encode(value, {**self._tag(key), "nbytes": nbytes})
+        data = encode(capsule, {**self._tag(key), "nbytes": nbytes})
         self._dropped.pop(key, None)
         while self._dropped and self._over(nbytes):
             self._remove_dropped()
@@ -284,8 +242,7 @@ class DiskStore(SnapshotStore[C]):
                 f"`{self._directory.where(key)}` belongs to another run or step, "
                 f"{label}. Remove the file; its state is recomputed."
             )
-        unpack = self.unpack_tape if tape else self.unpack
-        return unpack(value) if unpack else value
+        return value
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         key = _key(step, tape)
@@ -299,10 +256,7 @@ class DiskStore(SnapshotStore[C]):
         return len(self._dropped) >= 4 or since >= self.every
 
     def record(self, record: Record) -> None:
-        cotangent, began = record.cotangent, monotonic()
-        if self.pack_cotangent and cotangent is not None:
-            cotangent = self.pack_cotangent(cotangent)
-        value = record.length, record.left, cotangent
+        began, value = monotonic(), (record.length, record.left, record.cotangent)
         self._directory.write_record(encode(value, self._record_label(value)))
         while self._dropped:
             self._remove_dropped()

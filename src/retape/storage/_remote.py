@@ -1,7 +1,7 @@
 """A store on S3 and other services, by way of fsspec."""
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from retape.storage._disk import DiskStore
 from retape.storage._remote_folder import RemoteFolder
@@ -18,8 +18,8 @@ class RemoteStore(DiskStore[C]):
     and one that had it is refused at its next write. Put an `AsyncStore` around it.
 
     Args:
-        path: A URL such as "s3://bucket/run", or a path on `filesystem`.
-        filesystem: An fsspec file system, if the URL does not say it all.
+        path: A URL such as "s3://bucket/run"; what it does not say, such as keys or an
+            endpoint, fsspec's configuration does.
 
     Raises:
         MissingPackageError: If `fsspec` is not installed (extra `remote`).
@@ -34,7 +34,5 @@ class RemoteStore(DiskStore[C]):
         (1, 2.5)
     """
 
-    filesystem: Any = None
-
     def _folder(self) -> RemoteFolder:
-        return RemoteFolder(str(self.path), self.filesystem)
+        return RemoteFolder(str(self.path))

@@ -32,19 +32,18 @@ class RemoteFolder(Folder):
         path: The folder, without the protocol.
     """
 
-    def __init__(self, url: str, filesystem: Any = None) -> None:
+    def __init__(self, url: str) -> None:
         require("remote", "fsspec")
-        if filesystem is None:
-            from fsspec.core import url_to_fs
+        from fsspec.core import url_to_fs
 
-            try:
-                filesystem, url = url_to_fs(url)
-            except (ValueError, ImportError) as error:
-                raise StoreError(
-                    f"`path={url!r}` cannot be opened: {error}. Pass a URL such as "
-                    '"s3://bucket/run", or `filesystem=`.'
-                ) from error
-        self.fs, self.path = filesystem, str(url).rstrip("/")
+        try:
+            self.fs, path = url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise StoreError(
+                f"`path={url!r}` cannot be opened: {error}. Pass a URL such as "
+                '"s3://bucket/run".'
+            ) from error
+        self.path = str(path).rstrip("/")
         self._token: str | None = None
         self._process = 0
         self._checked = False

@@ -106,10 +106,6 @@ class TieredStore(SnapshotStore[C]):
         return any(part.needs_arrays for part in self._parts())
 
     @property
-    def packs(self) -> bool:
-        return any(part.packs for part in self._parts())
-
-    @property
     def counts_other_bytes(self) -> bool:
         return any(part.counts_other_bytes for part in self._parts())
 

@@ -45,14 +45,6 @@ def test_what_is_no_path(path):
         retape.DiskStore(path)
 
 
-@pytest.mark.parametrize("name", ["pack", "pack_cotangent", "pack_tape"])
-def test_functions_that_are_none(name, tmp_path):
-    for pair in ((list, None), (None, list), (list, 3), ("list", list)):
-        options = {name: pair[0], f"un{name}": pair[1]}
-        with pytest.raises(retape.StoreError, match=f"`{name}="):
-            retape.DiskStore(tmp_path, **options)
-
-
 def test_options_of_wrappers(tmp_path):
     disk = retape.DiskStore(tmp_path)
     for buffer in NOT_BYTES:

@@ -255,16 +255,6 @@ def test_a_measured_write_is_one_that_has_ended(name, tmp_path):
     assert measure(stack(name, tmp_path, Slow), nbytes="10 kB").write >= 0.02
 
 
-@pytest.mark.parametrize(
-    "name",
-    cells([("disk", *between, "codec") for between in [(), ("async",), ("tiered",)]]),
-)
-def test_a_codec_over_a_store_that_packs_itself_is_refused(name, tmp_path):
-    packs = lambda path: DiskStore(path, pack=sorted, unpack=set)  # noqa: E731
-    with pytest.raises(StoreError, match="pack"):
-        stack(name, tmp_path, packs)
-
-
 def test_a_wrapper_answers_every_question_that_a_store_is_asked():
     """A question that a wrapper does not hand on is answered for the wrong store."""
     asked = {name for name in vars(SnapshotStore) if not name.startswith("_")}

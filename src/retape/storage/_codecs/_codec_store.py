@@ -70,12 +70,6 @@ class CodecStore(StoreWrapper[C]):
         ratio: float | None = None,
     ) -> None:
         check_store_inside("CodecStore", inner)
-        if inner.packs:
-            raise StoreError(
-                f"`CodecStore({inner!r})` is not valid: a store in it packs capsules "
-                "by functions of yours, and would be given packed ones. Give their "
-                "class the methods `copy`, `nbytes`, `to_arrays` and `from_arrays`."
-            )
         if ratio is not None and not (isinstance(ratio, int | float) and ratio > 0):
             raise PlanError(f"`ratio={ratio!r}` is not valid: pass a positive number.")
         self.inner: Any = inner

@@ -24,6 +24,7 @@ from retape.engines.vlad.language._core import (
     walk,
 )
 from retape.engines.vlad.language._program import Program
+from retape.storage import SnapshotStore, StoreWrapper
 from retape.storage._disk import DiskStore
 from retape.storage._memory import MemoryStore
 from retape.storage._tiered import TieredStore
@@ -77,12 +78,40 @@ class Disk:
         store: DiskStore[Any],
         pack: Callable[[Any], Any],
         unpack: Callable[[Any], Any],
-    ) -> DiskStore[Any]:
+    ) -> SnapshotStore[Any]:
         path = Path(store.path) / f"run-{self.count:04d}"
-        own = {"pack": pack, "unpack": unpack}
-        # Cotangents of this engine are lists of numbers.
-        own |= {"pack_cotangent": None, "unpack_cotangent": None}
-        return replace(store, path=path, **own)
+        return PackedStore(replace(store, path=path), pack, unpack)
+
+
+@dataclass(slots=True)
+class PackedStore(StoreWrapper[Any]):
+    """States of the program as trees; cotangents of this engine are lists of numbers.
+
+    Attributes:
+        inner: The store that is given the trees.
+        pack: From a state to a tree.
+        unpack: The inverse.
+    """
+
+    inner: SnapshotStore[Any]
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: Any,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
+        packed = self.pack(capsule)
+        self.inner.put(step, slot, tier, packed, nbytes, tape=tape)
+
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> Any:
+        return self.unpack(self.inner.get(step, slot, tier, tape=tape))
 
 
 def is_outermost(level: int, outermost: str) -> bool:
