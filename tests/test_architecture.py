@@ -29,8 +29,8 @@ FACADES = {
     "transformers", "lightning",
 }  # fmt: skip
 FRONT = {
-    "_adjoint", "_adjoint_arguments", "_adjoint_processes",
-    "_adjoint_told", "_forward", "_online_interop", "_peer_actions",
+    "_adjoint", "_adjoint_arguments", "_adjoint_told", "_diagnose", "_forked",
+    "_forward", "_online_interop", "_peer_actions",
     "interop",
 }  # fmt: skip
 KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "scipy"}

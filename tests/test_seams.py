@@ -68,7 +68,7 @@ SEAMS = {
     "retape.storage._sharded": "threads in the place of processes",
     "retape.storage._codec": "files that another process wrote",
     "retape.storage._run_directory": "a disk that fails",
-    "retape.driver._processes._worker": "the process that is killed",
+    "retape._forked._worker": "the process that is killed",
     "retape.cli._main": "the command, in this process",
     "retape.cli._doctor": "looks that fail",
     "retape.cli._waiting": "the command's clock",
@@ -91,7 +91,7 @@ PATCHED = {
     ),
     "devices, containers and processes": (
         "retape.engines.eager.api._available_bytes.", "retape.engines.eager.keep.",
-        "retape.driver._processes.", "retape.engines.jaxpr.sizing._cost_model.CACHE",
+        "retape._forked.", "retape.engines.jaxpr.sizing._cost_model.CACHE",
         "retape.engines.jaxpr.primitives._host_buffer.HOST",
     ),
     "passes that lie, and how finely they cut": (

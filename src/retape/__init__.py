@@ -26,9 +26,9 @@ from retape._errors import UnsupportedError as UnsupportedError
 if _typing.TYPE_CHECKING:
     from retape._adjoint import Adjoint as Adjoint
     from retape._adjoint import adjoint as adjoint
-    from retape._adjoint_told import diagnose as diagnose
     from retape._adjoint_told import explain as explain
     from retape._adjoint_told import measure as measure
+    from retape._diagnose._diagnose import diagnose as diagnose
     from retape._forward import forward as forward
     from retape.driver._check_adjoint import check_adjoint as check_adjoint
     from retape.driver._interrupt import interruptible as interruptible
@@ -52,7 +52,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(("Adjoint", "adjoint"), "retape._adjoint"),
-    **dict.fromkeys(("diagnose", "explain", "measure"), "retape._adjoint_told"),
+    "diagnose": "retape._diagnose._diagnose",
+    **dict.fromkeys(("explain", "measure"), "retape._adjoint_told"),
     **dict.fromkeys(("forward",), "retape._forward"),
     **dict.fromkeys(("check_adjoint",), "retape.driver._check_adjoint"),
     **dict.fromkeys(("interruptible",), "retape.driver._interrupt"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from retape._adjoint_arguments import machine_of, run_through
-from retape._adjoint_processes import run_in_processes
+from retape._forked._run import run_in_processes
 from retape.driver._health import Health
 from retape.driver._program import Program
 from retape.driver._progress import Bar, Progress

@@ -1,4 +1,4 @@
-"""What `adjoint` does, told: before it is done, while it is, and what spoils it."""
+"""What `adjoint` does, told: before it is done, and while it is."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,14 +6,12 @@ from typing import Any, TypeVar
 
 from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned, run_through
-from retape._adjoint_processes import refuse_hidden
-from retape.driver._health import check_growth
+from retape._forked._run import refuse_hidden
 from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
 from retape.driver._program import Program
 from retape.driver._progress import Progress
-from retape.driver._step_health import CotangentWatch, health_of
 from retape.plan._base import Plan
-from retape.plan._constructors import budgeted, fixed_space
+from retape.plan._constructors import budgeted
 from retape.plan._prediction import Prediction
 from retape.schedule._whole import whole
 from retape.storage import SnapshotStore, tree_nbytes
@@ -122,72 +120,6 @@ def measure(
     sizes = tree_nbytes(x0), tape_bytes, tree_nbytes(cotangent)
     trace = _memory(chosen, steps, outcome.report.length, sizes, store, meter)
     return Adjoint(state, cotangent, replace(outcome.report, memory=trace), total)
-
-
-def diagnose(
-    program: Program[X, G],
-    x0: X,
-    *,
-    seed: Callable[[X], G] | None = None,
-    steps: int | None = None,
-    plan: Plan | None = None,
-    memory: float | str | None = None,
-    store: AnyStore | None = None,
-    key: str | int | None = None,
-    growth: float = 1e6,
-) -> Adjoint[X, G]:
-    """Run a program as `retape.adjoint` does, and watch how large cotangents are.
-
-    The step, the line and the variable that spoils them are named. Only if a cotangent
-    is not as it should be, the functions are run again to find the step. Every step is
-    looked at; where cotangents are arrays of JAX or on a device, 32 of them, evenly
-    spread.
-
-    Args:
-        program: As in `retape.adjoint`, and so are all others.
-        x0: The start state.
-        seed: From the last state to its cotangent.
-        steps: The number of steps.
-        plan: How memory and time are traded.
-        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
-            `plan=retape.within(memory)`.
-        store: Where snapshots go. Of a run that was taken up again the cotangents of
-            this process are looked at.
-        key: What the run is.
-        growth: How many times larger than `seed` returned it the cotangent may become
-            before that counts as a fault.
-
-    Returns:
-        What `retape.adjoint` returns, with `health`.
-
-    Raises:
-        PlanError: If the arguments do not go together.
-        StoreError: If `store` is none.
-        DeterminismError: If what was found is not there when the functions are run
-            again.
-
-    Examples:
-        >>> import numpy as np
-        >>> import retape
-        >>> root = retape.Program(
-        ...     lambda x, k: np.sqrt(x), lambda x, k, g: g / (2 * np.sqrt(x))
-        ... )
-        >>> with np.errstate(all="ignore"):
-        ...     found = retape.diagnose(root, np.zeros(2), seed=np.ones_like, steps=3)
-        >>> found.health.fault.kind, found.health.fault.step
-        ('reverse', 2)
-    """
-    plan, store = budgeted(plan, memory), store_of(store)
-    refuse_hidden(program, "diagnose")
-    check_growth(growth)
-    machine = machine_of(program, x0, steps, seed, "retape.diagnose")
-    machine.watch = watch = CotangentWatch(growth)
-    outcome, chosen, _ = run_through(machine, plan, store, key=key)
-    state, total, cotangent, *_ = outcome.result
-    again = fixed_space(snapshots=4) if is_durable(store) else chosen
-    ends = state, 0.0 if total is None else total
-    found = health_of(machine, watch, again, outcome.report.length, ends)
-    return Adjoint(state, cotangent, outcome.report, total, found)
 
 
 def _no_seed(state: object) -> Any:

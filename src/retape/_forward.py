@@ -11,8 +11,8 @@ from weakref import finalize
 
 from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned
-from retape._adjoint_processes import refuse_hidden
 from retape._errors import PlanError
+from retape._forked._run import refuse_hidden
 from retape.driver._loop import Run
 from retape.driver._program import Program
 from retape.driver._run import run_back, run_to_the_end

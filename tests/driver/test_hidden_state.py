@@ -81,11 +81,9 @@ def test_no_process_outlives_a_caller_that_is_killed(library, case):
     ],
 )
 def test_what_does_not_go_with_processes_is_named(options, text, monkeypatch):
-    monkeypatch.setattr(
-        "retape.driver._processes._machine.refuse_threads", lambda: None
-    )
-    monkeypatch.setattr("retape.driver._processes._system.fork", lambda: 10**9)
-    monkeypatch.setattr("retape.driver._processes._system.is_gone", lambda pid: True)
+    monkeypatch.setattr("retape._forked._machine.refuse_threads", lambda: None)
+    monkeypatch.setattr("retape._forked._system.fork", lambda: 10**9)
+    monkeypatch.setattr("retape._forked._system.is_gone", lambda pid: True)
     monkeypatch.setattr("os.kill", lambda pid, number: None)
     options = {"hidden": True, "steps": 3, "seed": np.copy, **options}
     with pytest.raises(PlanError, match=text):

@@ -61,7 +61,6 @@ class StepMachine(Generic[X, G]):
         turned: Whether a stage has been reversed: from then on all is a repetition.
         tensors: Whether states have tensors, which autograd may record: a graph that
             leads from state to state would keep all of them.
-        watch: Shown the cotangent of the state before each step, and of the last one.
         sample: What a budget was shared out by, if there is one.
         form: What cotangents look like.
         forms: What the states of taped steps look like, where tapes do not tell.
@@ -76,7 +75,6 @@ class StepMachine(Generic[X, G]):
     observed: int = field(default=0, init=False)
     turned: bool = field(default=False, init=False)
     tensors: bool = field(default=False, init=False)
-    watch: Callable[[int, Any], None] | None = field(default=None, init=False)
     sample: Sample | None = field(default=None, init=False)
     form: CotangentForm = field(default_factory=CotangentForm, init=False)
     forms: dict[int, Form] = field(default_factory=dict[int, Form], init=False)
@@ -184,8 +182,6 @@ class StepMachine(Generic[X, G]):
             form.follow(g, state, "reverse_step", k)
             if more is not None:
                 g = form.add(g, more, k)
-            if self.watch is not None:
-                self.watch(k, g)
         # Until the next stage steps are run, which may use the memory that it is in.
         return cotangent._replace(cotangent=copy_tree(g), last=last)
 
@@ -213,10 +209,9 @@ class StepMachine(Generic[X, G]):
         if length is not None and not self._begins_alike(swept, length):
             return None
         if swept.last is not None:
-            (k, kept, g), self.watch, watch = swept.last, None, self.watch
+            k, kept, g = swept.last
             given = swept._replace(cotangent=g)
             swept = self.sweep(StepTape(k, [kept]), 1, given)
-            self.watch = watch
         return swept if fingerprint(swept.cotangent).hex() == digest else None
 
     def _begins_alike(self, swept: Swept, n: int) -> bool:
@@ -272,8 +267,6 @@ class StepMachine(Generic[X, G]):
         assert self.end is not None
         (tape, n, last, cost), self.end = self.end, None
         g = self._begin(copy_tree(last), last, n)
-        if self.watch is not None:
-            self.watch(n, g)
         begun = fingerprint(g).hex() if self.signs else ""
         return self.sweep(tape, steps, Swept(last, cost, g, begun))
 

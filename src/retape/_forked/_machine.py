@@ -8,18 +8,19 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import sleep
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from retape._errors import SnapshotError
+from retape._errors import SnapshotError, UnsupportedError
+from retape._forked import _system as system
+from retape._forked._serve import serve
+from retape._forked._worker import Worker
 from retape.driver._machine import Machine
-from retape.driver._processes import _system as system
-from retape.driver._processes._can_fork import refuse_threads
-from retape.driver._processes._serve import serve
-from retape.driver._processes._worker import Worker
 from retape.storage._memory import MemoryStore
 
 A = TypeVar("A")
@@ -136,3 +137,56 @@ class WorkerStore(MemoryStore[Worker]):
                 "ended. Its state is recomputed from an earlier one."
             )
         return worker
+
+
+_HARMFUL = ("libgomp", "libiomp5", "libomp.so", "libmkl")
+"""Libraries whose threads a child lacks after a fork, and would wait for."""
+
+
+def refuse_threads() -> None:
+    """Refuse what cannot be forked.
+
+    Raises:
+        UnsupportedError: If there is no `fork`, or there are threads that a child would
+            lack.
+    """
+    if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
+        raise UnsupportedError(
+            "`Program(hidden=True)` forks processes, and this platform cannot. Use a "
+            "POSIX system, or a step whose state is its argument."
+        )
+    others = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
+    if others:
+        raise UnsupportedError(
+            f"`Program(hidden=True)` forks this process, and it has other threads "
+            f"({', '.join(others)}), which a child lacks. Call it before they are "
+            "started, or in a process of its own."
+        )
+    if "jax" in sys.modules or "jaxlib" in sys.modules:
+        raise UnsupportedError(
+            "`Program(hidden=True)` forks this process, and JAX, which is imported, "
+            "has threads that a child lacks. Run it in a process without JAX."
+        )
+    harmful = _mapped(_HARMFUL)
+    if harmful and _threads() > 1 and os.environ.get("OMP_NUM_THREADS") != "1":
+        raise UnsupportedError(
+            f"`Program(hidden=True)` forks this process, and `{harmful}` may have "
+            "threads that a child lacks. Set `OMP_NUM_THREADS=1` before the start."
+        )
+
+
+def _mapped(names: tuple[str, ...]) -> str:
+    """The first of some libraries that is loaded; nothing where it is not told."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as lines:
+            text = lines.read()
+    except OSError:
+        return ""
+    return next((name for name in names if name in text), "")
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 1

@@ -11,9 +11,6 @@ what it is told over a socket: advance, reverse, fork. What passes between proce
 the cotangent. A worker whose socket is closed ends, so none outlives the caller, in
 whatever way that ends.
 
-    the caller: _can_fork, _machine, _worker  == socket ==  _serve: a fork of the caller
+    the caller: _run, _machine, _worker  == socket ==  _serve: a fork of the caller
                                  both: _system
 """
-
-from retape.driver._processes._machine import ProcessMachine as ProcessMachine
-from retape.driver._processes._machine import WorkerStore as WorkerStore

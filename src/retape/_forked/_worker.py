@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from retape._errors import MachineError
-from retape.driver._processes._system import no_more
+from retape._forked._system import no_more
 
 
 class Worker:

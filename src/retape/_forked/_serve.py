@@ -15,14 +15,14 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from retape._errors import MachineError
-from retape.driver._machine import Machine
-from retape.driver._processes._system import (
+from retape._forked._system import (
     end_when_hung_up,
     fork,
     private_bytes,
     reaped,
     watched,
 )
+from retape.driver._machine import Machine
 
 
 def serve(machine: Machine[Any, Any, Any], end: socket.socket) -> NoReturn:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from retape._errors import PlanError
+from retape._forked._machine import ProcessMachine, WorkerStore
 from retape.driver import run
-from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._program import Program
 from retape.driver._progress import Progress
 from retape.driver._run import Outcome

@@ -1,0 +1,174 @@
+"""`retape.diagnose`: a run whose cotangents are watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import isfinite
+from typing import Any, TypeVar
+
+from retape._adjoint import Adjoint, adjoint
+from retape._diagnose._fault import fault_of, forward_fault_of
+from retape._forked._run import refuse_hidden
+from retape.driver._health import LOOKS, Health, check_growth
+from retape.driver._program import Program, check_program
+from retape.plan._base import Plan
+from retape.plan._constructors import budgeted, fixed_space
+from retape.storage._any_store import AnyStore, store_of
+from retape.storage._base import is_durable
+from retape.storage._trees._magnitude import is_in_reach, largest
+
+X = TypeVar("X")
+G = TypeVar("G")
+
+
+def diagnose(
+    program: Program[X, G],
+    x0: X,
+    *,
+    seed: Callable[[X], G] | None = None,
+    steps: int | None = None,
+    plan: Plan | None = None,
+    memory: float | str | None = None,
+    store: AnyStore | None = None,
+    key: str | int | None = None,
+    growth: float = 1e6,
+) -> Adjoint[X, G]:
+    """Run a program as `retape.adjoint` does, and watch how large cotangents are.
+
+    The step, the line and the variable that spoils them are named. Only if a cotangent
+    is not as it should be, the functions are run again to find the step. Every step is
+    looked at; where cotangents are arrays of JAX or on a device, 32 of them, evenly
+    spread.
+
+    Args:
+        program: As in `retape.adjoint`, and so are all others.
+        x0: The start state.
+        seed: From the last state to its cotangent.
+        steps: The number of steps.
+        plan: How memory and time are traded.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
+        store: Where snapshots go. Of a run that was taken up again the cotangents of
+            this process are looked at.
+        key: What the run is.
+        growth: How many times larger than `seed` returned it the cotangent may become
+            before that counts as a fault.
+
+    Returns:
+        What `retape.adjoint` returns, with `health`.
+
+    Raises:
+        PlanError: If the arguments do not go together.
+        StoreError: If `store` is none.
+        DeterminismError: If what was found is not there when the functions are run
+            again.
+
+    Examples:
+        >>> import numpy as np
+        >>> import retape
+        >>> root = retape.Program(
+        ...     lambda x, k: np.sqrt(x), lambda x, k, g: g / (2 * np.sqrt(x))
+        ... )
+        >>> with np.errstate(all="ignore"):
+        ...     found = retape.diagnose(root, np.zeros(2), seed=np.ones_like, steps=3)
+        >>> found.health.fault.kind, found.health.fault.step
+        ('reverse', 2)
+    """
+    plan, store = budgeted(plan, memory), store_of(store)
+    refuse_hidden(program, "diagnose")
+    check_program(program)
+    check_growth(growth)
+    watch = _Watch(growth)
+    watched = _Watched(program.reverse_step)
+    watched.look = watch
+    found = adjoint(
+        replace(program, reverse_step=watched),
+        x0,
+        seed=seed,
+        steps=steps,
+        plan=plan,
+        store=store,
+        key=key,
+    )
+    watch(0, found.cotangent)
+    length, fault = found.report.length, None
+    if watch.ill is not None:
+        if is_durable(store):
+            plan, store = fixed_space(snapshots=4), None
+
+        def again(of: Program[Any, Any], seed: Any) -> object:
+            return adjoint(
+                of, x0, seed=seed, steps=steps, plan=plan, store=store
+            ).cotangent
+
+        fault = fault_of(program, x0, seed, length, again, watch.is_ill)
+    elif not isfinite(largest((found.state, found.cost))):
+        # No cotangent shows that, where the adjoint of the step does not read it.
+        fault = forward_fault_of(program, x0, length)
+    looks = 1 if watch.each else watch.per
+    health = Health(tuple(reversed(watch.norms)), watch.per, fault, looks)
+    return replace(found, health=health)
+
+
+class _Watched(partial[Any]):
+    """A `reverse_step` whose cotangents are looked at when it is given them.
+
+    It binds nothing, so a run in a store is known by the function inside.
+    """
+
+    look: Callable[[int, Any], None]
+
+    def __call__(self, needed: Any, k: int, g: Any) -> Any:
+        self.look(k + 1, g)
+        return self.func(needed, k, g)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """The cotangents of a run, and the largest before every `per`-th step.
+
+    It takes two passes over memory for each. Where that would have to wait for a device
+    only 32 of a run are looked at, and the result says so.
+
+    Attributes:
+        growth: How many times larger than the first they may become.
+        steps: Of the run, or of what this process reverses of it.
+        at: The last step that was looked at.
+        per: Steps from one norm to the next.
+        each: Whether the cotangents between them are looked at, too.
+        norms: What was seen, from the last step to the first.
+        first: The largest cotangent of the last state, or the first that is not 0.
+        ill: The step at which not all was well, for the first time.
+    """
+
+    growth: float
+    steps: int = -1
+    at: int = -1
+    per: int = 1
+    each: bool = True
+    norms: list[float] = field(default_factory=list[float])
+    first: float = 0.0
+    ill: int | None = None
+
+    def __call__(self, step: int, cotangent: Any) -> None:
+        """Look at the cotangent of the state before a step."""
+        if step > self.at:  # It begins, or it begins anew: another program was there.
+            self.steps, self.per = step, max(1, -(-step // LOOKS))
+            self.norms, self.first, self.ill = [], 0.0, None
+            self.each = is_in_reach(cotangent)
+        elif step % self.per and (self.ill is not None or not self.each):
+            self.at = step
+            return
+        self.at = step
+        norm = largest(cotangent)
+        if step % self.per == 0 and (step < self.steps or not self.steps):
+            self.norms.append(norm)
+        if self.ill is None and self.is_ill(norm):
+            self.ill = step
+
+    def is_ill(self, norm: float) -> bool:
+        """Tell whether a cotangent is not finite, or larger than it may be."""
+        self.first = self.first or norm
+        return not isfinite(norm) or norm > self.growth * self.first
