@@ -23,4 +23,6 @@ def test_budgets_hold_and_more_memory_is_less_work(name: str) -> None:
     assert [row.budget for row in rows if not row.holds] == []
     first, later = [row.first for row in rows], [row.again for row in rows]
     assert rise(first) <= JUMP and rise(later) <= JUMP
-    assert first[-1] < 0.5 and sum(later) <= 1.05 * sum(first)
+    # A loop runs each call again for its backward, whatever there is room for.
+    most = 1.5 if name == "loop" else 0.5
+    assert first[-1] < most and sum(later) <= 1.05 * sum(first)

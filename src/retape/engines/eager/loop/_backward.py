@@ -32,7 +32,8 @@ class LoopSweep:
         self._tally = tally
         self._cotangents: dict[int, Tensor] = {}
         self._per_call = 0.0
-        self._latest = 0
+        # Calls that a stage may have, and the most that one about as long has had.
+        self._allowed = self._tried = 0
         # Where the storages are that the program brought along: they cost nothing more.
         self._brought = frozenset(
             tensor.untyped_storage().data_ptr() for tensor in calls.foreign.values()
@@ -98,9 +99,11 @@ class LoopSweep:
             # A stage takes its tape, and what going back through it makes.
             taken = stage * self._per_call + calls.one_call()
             slots = 1 + max(0, int((room - taken) / width))
-        units = -(-length // stage)
+        self._allowed, units = stage, -(-length // stage)
         if units <= 1:
             return None
+        # Of equal stages fewer calls are run again than with a short one at the end.
+        stage = -(-length // units)
         if slots == 1:
             return start.position + (units - 1) * stage
         return start.position + binomial_split(units, min(slots, units)) * stage
@@ -108,9 +111,9 @@ class LoopSweep:
     def _stage_length(self, room: int) -> int:
         if not self._per_call:
             return self._calls.first_stage(room)
-        # What is known of a call comes from the last stage: it may double, not leap.
+        # What is known of a call comes from few of them: a stage doubles, and no more.
         fitting = int(_STAGE_SHARE * room / self._per_call)
-        return max(1, min(fitting, 2 * self._latest))
+        return max(1, min(fitting, 2 * self._tried))
 
     def _crossing(self, cut: int, position: int) -> set[int]:
         """Slots made before `cut` that the rest reads, or that have a cotangent."""
@@ -150,7 +153,8 @@ class LoopSweep:
             self._run_calls(start.position, position, values, kept, random)
         if counter.nbytes:
             self._per_call = counter.nbytes / (position - start.position)
-        self._latest = position - start.position
+        if 2 * (position - start.position) >= self._allowed:
+            self._tried = max(self._tried, self._allowed)
         for slot, first in calls.first_read.items():
             if first < position and calls.last_read[slot] >= start.position:
                 leaves[slot] = self._alias(slot)
