@@ -418,9 +418,8 @@ class Fused(ToyMachine):
         return self.sweep(tape, steps, cotangent or (float(after.value), 1.0))
 
 
-def test_a_tolerance_is_relative_to_the_largest():
+def test_a_view_may_round():
     with pytest.raises(MachineError, match="However a run is cut into stages"):
         check_machine(lambda: Fused(LENGTH))
-    assert len(check_machine(lambda: Fused(LENGTH), tolerance=1e-9)) == 11
-    with pytest.raises(MachineError, match="However a run is cut into stages"):
-        check_machine(lambda: Fused(LENGTH), tolerance=1e-13)
+    rounded = lambda value: f"{value[1]:.9e}" if type(value) is tuple else value  # noqa: E731
+    assert len(check_machine(lambda: Fused(LENGTH), view=rounded)) == 11

@@ -143,15 +143,6 @@ def test_a_bar_is_told_while_a_run_is_measured():
     assert told[-1].reversed == 120
 
 
-def test_the_chosen_way_is_marked_and_must_be_one():
-    points = [("as it is", 10**9, 0.0), ("segments", 10**8, 0.9)]
-    plain = retape.viz.draw_tradeoff(points, dark=True).axes[0].collections
-    marked = retape.viz.draw_tradeoff(points, chosen="segments").axes[0].collections
-    assert len(marked) == len(plain) + 1
-    with pytest.raises(retape.PlanError, match="none of the points: as it is, segm"):
-        retape.viz.draw_tradeoff(points, chosen="other")
-
-
 def test_a_trace_without_a_prediction_is_a_line():
     memory = measured(None).memory
     figure = timeline(replace(memory, predicted=()), dark=True)

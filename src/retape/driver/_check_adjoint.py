@@ -22,7 +22,6 @@ import numpy as np
 from retape._errors import MachineError, PlanError
 from retape.driver._cotangent_form import CotangentForm
 from retape.driver._directions import (
-    Random,
     direction,
     embedded,
     moved,
@@ -107,7 +106,6 @@ def check_adjoint(
     tangent: Callable[[X, int, X], X] | None = None,
     inner: Callable[[G, X], float] | None = None,
     tried: int = 20,
-    random: Random | None = None,
 ) -> AdjointCheck:
     """Test an adjoint: each step by dot products, the whole run by Taylor's theorem.
 
@@ -129,7 +127,6 @@ def check_adjoint(
         inner: The product of a cotangent with a direction of the state. By default the
             sum over all numbers of the state of Re(conj(g) v).
         tried: How many steps are tried, evenly spread.
-        random: Where directions come from; by default `numpy.random.default_rng(0)`.
 
     Returns:
         What was found: `ok` says whether it is an adjoint, printing it says more.
@@ -165,7 +162,7 @@ def check_adjoint(
         )
     program = replace(program, done=None, observe=None)
     step, cost = program.one_step, program.cost
-    length, rng = whole("steps", steps), random or _default_random()
+    length, rng = whole("steps", steps), np.random.default_rng(0)
     dot = inner or own_product
     each = _spread(length, tried)
     states, last = _states(program, x0, length, each)
@@ -271,7 +268,7 @@ class _Trial:
     tangent: Callable[[Any, int, Any], Any] | None
     dot: Callable[[Any, Any], float]
     own: bool
-    rng: Random
+    rng: np.random.Generator
     epsilon: float
 
     def error(self, x: Any, k: int) -> float:
@@ -342,7 +339,3 @@ def _taylor(
         if i and found[-1][1] > noise and found[-2][1] > noise:
             orders.append(log2(found[-2][1] / found[-1][1]))
     return tuple(found), orders[-1] if orders else None
-
-
-def _default_random() -> Random:
-    return np.random.default_rng(0)

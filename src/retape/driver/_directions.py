@@ -10,17 +10,14 @@ with is not there, so a product is taken over the parts that the state has.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from retape._errors import MachineError
 from retape.storage import copy_tree
 from retape.storage._trees._arithmetic import map_leaves
 
-
-class Random(Protocol):
-    """A source of random directions, such as `numpy.random.default_rng(0)`."""
-
-    def standard_normal(self, size: Any = ...) -> Any: ...
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def product(one: Any, other: Any) -> float:
@@ -122,7 +119,7 @@ def slope(h: float) -> Callable[[Any, Any], Any]:
     return difference
 
 
-def direction(like: Any, rng: Random) -> Any:
+def direction(like: Any, rng: np.random.Generator) -> Any:
     """Normal numbers in the place of those of a tree, of about their size."""
 
     def drawn(a: Any) -> Any:

@@ -29,10 +29,11 @@ from retape.driver._machine import (
 from retape.driver._progress import Progress
 from retape.driver._proof import Proof, signed
 from retape.driver._repair import fetch
-from retape.driver._report import Report, TierMeter
+from retape.driver._report import Report
 from retape.driver._verify import Verifier, reverse_checked
 from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
+from retape.schedule._cost import TierMeter
 from retape.storage import Record, SnapshotStore
 from retape.storage._base import is_durable
 

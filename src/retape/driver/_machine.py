@@ -186,16 +186,20 @@ def cannot_tape(machine: object) -> PlanError:
     )
 
 
+METHODS = ("length", "start", "advance", "reverse", "nbytes", "finish")
+"""What every machine has."""
+
+
 def check_machine(machine: object) -> None:
     """Refuse what is no machine.
 
     Raises:
         MachineError: If a method is lacking.
     """
-    methods = ("length", "start", "advance", "reverse", "nbytes", "finish")
-    missing = [f"`{each}`" for each in methods if not hasattr(machine, each)]
+    missing = [f"`{n}`" for n in METHODS if not callable(getattr(machine, n, None))]
     if missing:
         raise MachineError(
-            f"`{machine!r}` is not a machine: it has no {', '.join(missing)}. See "
-            "`retape.driver.Machine`."
+            f"`{type(machine).__name__}` is not a machine: it has no "
+            f"{', '.join(missing)}. See "
+            "`retape.driver.Machine` for what each is given and returns."
         )

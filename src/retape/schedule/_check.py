@@ -20,7 +20,7 @@ from retape.schedule._action import (
     Sweep,
     Tape,
 )
-from retape.schedule._cost import Counts, TierCounts
+from retape.schedule._cost import Counts, TierMeter
 
 
 def replay(
@@ -82,7 +82,6 @@ class _Replay:
     at: int | None = 0
     left: int = field(init=False)
     slots: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
-    live: dict[str, int] = field(default_factory=dict[str, int])
     done: bool = False
     advances: int = 0
     taped: int = 0
@@ -92,9 +91,7 @@ class _Replay:
     kept_tapes: int = 0
     peak: int = 0
     longest: int = 0
-    written: dict[str, int] = field(default_factory=dict[str, int])
-    read: dict[str, int] = field(default_factory=dict[str, int])
-    peaks: dict[str, int] = field(default_factory=dict[str, int])
+    tiers: TierMeter = field(default_factory=TierMeter)
     # The end of the tape in a slot; `slots` has its start.
     tapes: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
 
@@ -113,7 +110,7 @@ class _Replay:
                     return reason
                 if (tier, slot) in self.tapes:
                     return "the slot holds a tape, from which no step can be run"
-                self.read[tier] = self.read.get(tier, 0) + 1
+                self.tiers.read(tier)
                 self.at = step
                 self.restores += 1
                 return ""
@@ -122,7 +119,7 @@ class _Replay:
                     return reason
                 del self.slots[tier, slot]
                 self.tapes.pop((tier, slot), None)
-                self.live[tier] -= 1
+                self.tiers.freed(tier)
                 return ""
             case Reverse(start, stop):
                 return self._reverse(start, stop)
@@ -157,9 +154,7 @@ class _Replay:
         if slot < 0:
             return "slots are numbered from 0"
         self.slots[tier, slot] = step
-        self.live[tier] = live = self.live.get(tier, 0) + 1
-        self.written[tier] = self.written.get(tier, 0) + 1
-        self.peaks[tier] = max(self.peaks.get(tier, 0), live)
+        self.tiers.wrote(tier)
         self.peak = max(self.peak, len(self.slots))
         return self._over(tier)
 
@@ -203,9 +198,9 @@ class _Replay:
     def _over(self, tier: str) -> str:
         if self.total is not None and len(self.slots) > self.total:
             return f"it makes {len(self.slots)} snapshots where {self.total} may live"
-        if self.limits is not None and self.live[tier] > self.limits.get(tier, 0):
-            most = self.limits.get(tier, 0)
-            return f"tier {tier!r} would hold {self.live[tier]} snapshots of {most}"
+        live = self.tiers.live(tier)
+        if self.limits is not None and live > (most := self.limits.get(tier, 0)):
+            return f"tier {tier!r} would hold {live} snapshots of {most}"
         return ""
 
     def _holds(self, step: int, slot: int, tier: str) -> str:
@@ -250,10 +245,7 @@ class _Replay:
             peak_snapshots=self.peak,
             longest_stage=self.longest,
             kept_tapes=self.kept_tapes,
-            tiers={
-                tier: TierCounts(written, self.read.get(tier, 0), self.peaks[tier])
-                for tier, written in self.written.items()
-            },
+            tiers=self.tiers.counts(),
         )
 
 

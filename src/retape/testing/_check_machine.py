@@ -6,14 +6,18 @@ from typing import Any, cast
 
 from retape._errors import MachineError
 from retape.driver import Machine, run
-from retape.driver._machine import OverwritingMachine, TapingMachine
+from retape.driver._machine import (
+    METHODS,
+    OverwritingMachine,
+    TapingMachine,
+)
+from retape.driver._machine import check_machine as check_methods
 from retape.schedule import Schedule
 from retape.storage import SnapshotStore
-from retape.testing._compare import Comparer
-from retape.testing._machine_laws import LAWS, OVERWRITING_LAWS, TAPING_LAWS, Law
+from retape.testing._laws import tried
+from retape.testing._machine_laws import LAWS, OVERWRITING_LAWS, TAPING_LAWS
 from retape.testing._probe import Probe
 
-_METHODS = ("length", "start", "advance", "reverse", "nbytes", "finish")
 _LABEL = "a check"
 _CRASHES = (0, 1, 2, 3, 5, 8, 13)
 """After so many calls of the machine a run is made to die."""
@@ -25,7 +29,6 @@ def check_machine(
     store: Callable[[], SnapshotStore[Any]] | None = None,
     stage: int | None = None,
     view: Callable[[Any], Any] | None = None,
-    tolerance: float = 0.0,
 ) -> tuple[str, ...]:
     """Try the laws of machines on one; a law that is broken is an error that says so.
 
@@ -40,11 +43,9 @@ def check_machine(
             place is emptied.
         stage: The most steps that the machine can reverse at once; by default all.
         view: From a capsule, a cotangent or a result to a tree of arrays and plain
-            values that shows all of it. Without it they are such trees themselves, of
+            values that shows all of it, and may round, for machines that add in another
+            order when a stage is longer. Without it they are such trees themselves, of
             arrays of any package, and dataclasses.
-        tolerance: 0 for equal bits. Otherwise cotangents and results may differ by so
-            much, relative to the largest number of an array: for machines that add in
-            another order when a stage is longer.
 
     Returns:
         The laws that were tried, a sentence each.
@@ -76,31 +77,23 @@ def check_machine(
     if not _is_maker(machine):
         make = lambda: machine  # noqa: E731
     found: Any = make()
-    _check_methods(found)
-    probe = Probe(make, Comparer(view, tolerance), stage)
+    check_methods(found)
+    probe = Probe(make, view, stage)
     laws = LAWS + (TAPING_LAWS if isinstance(found, TapingMachine) else ())
     if isinstance(found, OverwritingMachine):
         laws += OVERWRITING_LAWS
-    for law in laws:
-        _try(law, lambda law=law: law(probe), found)
-    tried = [_sentence(law) for law in laws]
+
+    def broken(wrong: str) -> MachineError:
+        return MachineError(
+            f"`{type(found).__name__}` breaks a law of machines. The law: {wrong}. See "
+            "`retape.driver.Machine`."
+        )
+
+    done = [tried(law, lambda law=law: law(probe), broken) for law in laws]
     if store is not None:
-        law = a_run_that_died_is_taken_up
-        _try(law, lambda: a_run_that_died_is_taken_up(probe, store), found)
-        tried.append(_sentence(law))
-    return tuple(tried)
-
-
-def _try(
-    law: Callable[..., Any], found: Callable[[], Iterator[str]], machine: Any
-) -> None:
-    try:
-        wrong = next(found(), None)
-    except Exception as error:
-        wrong = f"a `{type(error).__name__}` was raised: {error}"
-        raise _broken(machine, law, wrong) from error
-    if wrong is not None:
-        raise _broken(machine, law, wrong)
+        dies = a_run_that_died_is_taken_up
+        done.append(tried(dies, lambda: dies(probe, store), broken))
+    return tuple(done)
 
 
 def a_run_that_died_is_taken_up(
@@ -120,10 +113,10 @@ def a_run_that_died_is_taken_up(
         try:
             result_of(_Mortal(probe.make(), calls))
         except _Death:
-            if not probe.same(undisturbed, result_of(probe.make())):
+            if undisturbed != result_of(probe.make()):
                 yield f"a run that died after {calls} calls had another result"
     # What is done has left its result.
-    if not probe.same(undisturbed, result_of(probe.make())):
+    if undisturbed != result_of(probe.make()):
         yield "a run that was done gave another result when it was called again"
     store().clear()
 
@@ -157,25 +150,4 @@ def _is_maker(machine: Any) -> bool:
     """Tell whether it makes machines: a function, or the class itself."""
     if isinstance(machine, type):
         return True
-    return callable(machine) and not all(hasattr(machine, n) for n in _METHODS)
-
-
-def _check_methods(machine: Any) -> None:
-    missing = [name for name in _METHODS if not callable(getattr(machine, name, None))]
-    if missing:
-        raise MachineError(
-            f"`{type(machine).__name__}` is not a machine: it has no "
-            f"`{'`, `'.join(missing)}`. See `retape.driver.Machine` for what each is "
-            "given and returns."
-        )
-
-
-def _broken(machine: Any, law: Callable[..., Any], wrong: str) -> MachineError:
-    return MachineError(
-        f"`{type(machine).__name__}` breaks a law of machines. The law: "
-        f"{_sentence(law)} But {wrong}. See `retape.driver.Machine`."
-    )
-
-
-def _sentence(law: Law | Callable[..., Any]) -> str:
-    return (law.__doc__ or "").split("\n")[0]
+    return callable(machine) and not all(hasattr(machine, n) for n in METHODS)

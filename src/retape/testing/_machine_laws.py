@@ -1,8 +1,4 @@
-"""The laws of machines, each as a function that tries it.
-
-The first sentence of a function's docstring is the law. It is given a `Probe` and
-yields what it found to be otherwise, as a clause; a law that holds yields nothing.
-"""
+"""The laws of machines, each as a function that tries it with a `Probe` (`_laws`)."""
 
 from collections.abc import Callable, Iterator
 from operator import index
@@ -29,11 +25,11 @@ def the_length_is_a_number(probe: Probe) -> Iterator[str]:
 def the_start_is_a_state(probe: Probe) -> Iterator[str]:
     """`start` gives the same state each time, whatever was run in between."""
     before = probe.seen(probe.machine.start())
-    if not probe.same(before, probe.seen(probe.machine.start())):
+    if before != probe.seen(probe.machine.start()):
         yield "the second call gave another state"
     if probe.steps:
         probe.machine.advance(probe.machine.start(), probe.steps)
-        if not probe.same(before, probe.seen(probe.machine.start())):
+        if before != probe.seen(probe.machine.start()):
             yield "after a run it gave another state"
 
 
@@ -43,7 +39,7 @@ def advances_are_deterministic(probe: Probe) -> Iterator[str]:
         capsule = probe.at(start)
         first = probe.seen(probe.machine.advance(capsule, steps)[0])
         again = probe.seen(probe.machine.advance(capsule, steps)[0])
-        if not probe.same(first, again):
+        if first != again:
             yield f"{steps} steps from step {start} gave two different states"
 
 
@@ -57,7 +53,7 @@ def advances_compose(probe: Probe) -> Iterator[str]:
         whole = probe.seen(probe.machine.advance(begin, steps)[0])
         between = probe.machine.advance(begin, part)[0]
         after = probe.machine.advance(between, steps - part)[0]
-        if not probe.same(whole, probe.seen(after)):
+        if whole != probe.seen(after):
             yield (
                 f"{part} steps from step {start} and then {steps - part} more gave "
                 f"another state than {steps} at once"
@@ -86,14 +82,14 @@ def capsules_are_values(probe: Probe) -> Iterator[str]:
         capsule, late = probe.at(start), _after(probe, start + steps)
         before = probe.seen(capsule)
         probe.machine.advance(capsule, steps)
-        if not probe.same(before, probe.seen(capsule)):
+        if before != probe.seen(capsule):
             yield f"`advance` changed the capsule before step {start}"
         probe.machine.reverse(capsule, steps, late)
-        if not probe.same(before, probe.seen(capsule)):
+        if before != probe.seen(capsule):
             yield f"`reverse` changed the capsule before step {start}"
         if isinstance(probe.machine, TapingMachine):
             probe.machine.tape(capsule, steps)
-            if not probe.same(before, probe.seen(capsule)):
+            if before != probe.seen(capsule):
                 yield f"`tape` changed the capsule before step {start}"
 
 
@@ -102,7 +98,7 @@ def stages_compose(probe: Probe) -> Iterator[str]:
     found = [(cuts, probe.cotangent(cuts)) for cuts in probe.partitions()]
     first = probe.seen(found[0][1])
     for cuts, cotangent in found[1:]:
-        if not probe.same(first, probe.seen(cotangent)):
+        if first != probe.seen(cotangent):
             yield (
                 f"stages that end at {shown(found[0][0], probe)} gave another "
                 f"cotangent than stages that end at {shown(cuts, probe)}"
@@ -116,7 +112,7 @@ def the_result_is_that_of_the_run(probe: Probe) -> Iterator[str]:
         cotangent = probe.cotangent(cuts)
         results.append(probe.seen(probe.machine.finish(cotangent)))
     for result in results[1:]:
-        if not probe.same(results[0], result):
+        if results[0] != result:
             yield "two ways to cut the run had different results"
             return
 
@@ -142,14 +138,14 @@ def a_tape_is_swept_as_a_stage_is(probe: Probe) -> Iterator[str]:
             continue
         stop = start + steps
         tape, after = probe.machine.tape(probe.at(start), steps)
-        if not probe.same(probe.seen(after), probe.seen(probe.at(stop))):
+        if probe.seen(after) != probe.seen(probe.at(stop)):
             yield f"the state after a tape of {start} to {stop} is not that of a run"
         # A cotangent may be changed in place: each call has its own.
         direct = probe.machine.reverse(probe.at(start), steps, _after(probe, stop))
         direct = probe.seen(direct)
         for _ in range(2):
             swept = probe.machine.sweep(tape, steps, _after(probe, stop))
-            if not probe.same(direct, probe.seen(swept)):
+            if direct != probe.seen(swept):
                 yield f"the tape of {start} to {stop} gave another cotangent"
 
 
@@ -161,7 +157,7 @@ def schedules_agree(probe: Probe) -> Iterator[str]:
         outcome = run(probe.make(), schedule)
         result = probe.seen(outcome.result)
         first = result if first is None else first
-        if not probe.same(first, result):
+        if first != result:
             yield f"{name} gave another result"
         counts, report = schedule.counts(), outcome.report
         if (report.advances, report.stores) != (counts.advances, counts.stores):
@@ -172,7 +168,7 @@ def schedules_agree(probe: Probe) -> Iterator[str]:
             )
     if probe.machine.length() is None:
         plan = fixed_space(snapshots=3, stage=max(1, min(alpha, -(-n // 5))))
-        if not probe.same(first, probe.seen(run(probe.make(), plan).result)):
+        if first != probe.seen(run(probe.make(), plan).result):
             yield "a run that was not told its length gave another result"
 
 
@@ -185,10 +181,10 @@ def copies_stay(probe: Probe) -> Iterator[str]:
             capsule = machine.advance(capsule, start)[0]
         copy = machine.copy_capsule(capsule)
         shown = probe.seen(copy)
-        if not probe.same(shown, probe.seen(machine.copy_capsule(capsule))):
+        if shown != probe.seen(machine.copy_capsule(capsule)):
             yield f"two copies of the capsule before step {start} are different"
         machine.advance(capsule, probe.steps - start)
-        if not probe.same(shown, probe.seen(copy)):
+        if shown != probe.seen(copy):
             yield f"`advance` overwrote a copy of the capsule before step {start}"
 
 

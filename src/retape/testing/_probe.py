@@ -7,7 +7,7 @@ from typing import Any
 
 from retape._errors import MachineError
 from retape.driver._machine import OverwritingMachine, TapingMachine
-from retape.testing._compare import Comparer
+from retape.testing._compare import seen
 
 _ENDLESS = 1_000_000
 """Steps after which a run whose length is unknown is taken to be endless."""
@@ -19,14 +19,14 @@ class Probe:
 
     Attributes:
         make: Gives a machine, at its best a new one each time.
-        compare: How values are compared.
+        view: From a value to a tree that shows all of it, if it is none.
         stage: The most steps that it can reverse at once, or `None`.
         machine: The one under trial.
         steps: The length of its run, found out if it does not tell.
     """
 
     make: Callable[[], Any]
-    compare: Comparer
+    view: Callable[[Any], Any] | None
     stage: int | None
     machine: Any = field(init=False)
     steps: int = field(init=False)
@@ -60,13 +60,9 @@ class Probe:
         start = self.machine.start()
         return start if step == 0 else self.machine.advance(start, step)[0]
 
-    def seen(self, value: Any) -> Any:
-        """What `same` compares."""
-        return self.compare.seen(value)
-
-    def same(self, one: Any, other: Any) -> bool:
-        """Tell whether two values that were seen are the same."""
-        return self.compare.same(one, other)
+    def seen(self, value: Any) -> bytes:
+        """What tells whether two values are the same."""
+        return seen(value, self.view)
 
     def cotangent(self, cuts: Sequence[int], left: int = 0) -> Any:
         """The cotangent before step `left`, in stages that end at these steps."""

@@ -44,14 +44,11 @@ def trace_of(report: HasMemory | MemoryTrace) -> MemoryTrace:
     return trace
 
 
-def timeline(
-    report: HasMemory | MemoryTrace, *, title: str = "", dark: bool = False
-) -> Figure:
+def timeline(report: HasMemory | MemoryTrace, *, dark: bool = False) -> Figure:
     """Draw the memory of a run: predicted as areas, measured as a line.
 
     Args:
         report: The report of a run that was measured, or its `memory`.
-        title: A heading.
         dark: Light lines on a dark ground.
 
     Returns:
@@ -104,7 +101,7 @@ def timeline(
             fontsize="small",
             color=theme.ink,
         )
-    axes.set(xlabel=trace.unit, ylabel=f"memory, {name}", title=title)
+    axes.set(xlabel=trace.unit, ylabel=f"memory, {name}")
     # Room for the words above a budget's line.
     room = 1.0 if trace.budget is None else 1.1
     axes.set_ylim(0, room * axes.get_ylim()[1])

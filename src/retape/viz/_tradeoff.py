@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retape._bytes import format_bytes
-from retape._errors import PlanError
 from retape._extras import require
 from retape.viz._theme import themed
 
@@ -15,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def draw_tradeoff(
-    points: Sequence[tuple[str, int, float]],
-    memory: int | None = None,
-    *,
-    chosen: str | None = None,
-    dark: bool = False,
+    points: Sequence[tuple[str, int, float]], memory: int | None = None
 ) -> Figure:
     """Draw what ways to take a gradient cost.
 
@@ -27,37 +22,26 @@ def draw_tradeoff(
         points: Name, peak bytes, and work done once more as a fraction; such as
             `retape.jax.advise(...).points`.
         memory: Bytes that there are, drawn as a line.
-        chosen: The name of the way that is marked.
-        dark: Light lines on a dark ground.
 
     Returns:
         The figure; `savefig` writes it.
 
     Raises:
-        PlanError: If `chosen` is none of the names.
         MissingPackageError: If matplotlib is not installed.
 
     Examples:
         >>> points = [("as it is", 10**9, 0.0), ("segments", 10**8, 0.9)]
-        >>> figure = draw_tradeoff(points, memory=5 * 10**8, chosen="segments")
+        >>> figure = draw_tradeoff(points, memory=5 * 10**8)
         >>> figure.axes[0].get_ylabel()
         'peak memory'
     """
-    names = [name for name, _, _ in points]
-    if chosen is not None and chosen not in names:
-        raise PlanError(
-            f"`chosen={chosen!r}` is none of the points: {', '.join(names)}. Pass one "
-            "of these names."
-        )
     require("plot", "matplotlib")
-    theme = themed(dark)
+    theme = themed(False)
     figure, axes = theme.canvas((7, 4.5))
     extra = [100 * more for _, _, more in points]
     right = max(extra, default=0.0) / 2
     axes.scatter(extra, [peak for _, peak, _ in points], color=theme.blue, zorder=3)
     for (name, peak, _), x in zip(points, extra, strict=True):
-        if name == chosen:
-            axes.scatter([x], [peak], s=140, facecolors="none", edgecolors=theme.red)
         # On the right a name stands before its point, not across the frame.
         side, gap = ("right", -6) if x > right else ("left", 6)
         axes.annotate(
