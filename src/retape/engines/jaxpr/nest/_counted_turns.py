@@ -23,12 +23,15 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from retape.engines.jaxpr.analysis._opaque_primitives import implementation
 from retape.engines.jaxpr.codegen._allocate import Layout, Location
 from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, evaluate
+from retape.engines.jaxpr.jaxprs._primitive_table import Kernel, callee, traits
+from retape.engines.jaxpr.jaxprs._rewrite import rewrite
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen, where
 from retape.engines.jaxpr.nest._carried import Carried
@@ -66,7 +69,43 @@ def pace_of(compiled: Compiled, label: Label) -> Pace:
         and layout.where[code.ins[i]] not in changed
         for i in reads
     )
-    return Pace(counters, following if settled else None, reads)
+    return Pace(counters, _in_lanes(following) if settled else None, reads)
+
+
+def _in_lanes(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr | None:
+    """A program that answers for many steps at once, one in each lane of a `vmap`.
+
+    Packages' own primitives are seen through first: the rule of `vmap` that came with
+    one may mix lanes, which here are steps and not runs (Equinox's `unvmap_any` says in
+    every lane whether any of them goes on). So may the rule of `jax.custom_batching`.
+
+    Returns:
+        `None` where an operation may mix lanes, or must not be run for a step that is
+        never made: it may not end, or calls the host.
+    """
+    opened = rewrite(
+        jaxpr,
+        lambda eqn: implementation(eqn) is not None,
+        lambda eqn, ins: evaluate(_opened(eqn), ins),
+    )
+    return opened if _keeps_lanes_apart(opened) else None
+
+
+def _opened(eqn: core.JaxprEqn) -> core.ClosedJaxpr:
+    body = implementation(eqn)
+    assert body is not None
+    return body
+
+
+def _keeps_lanes_apart(jaxpr: core.ClosedJaxpr) -> bool:
+    """Tell whether all of it is JAX's own arithmetic, in plain calls at most."""
+    bodies = [(eqn, callee(eqn)) for eqn in jaxpr.eqns]
+    return all(
+        traits(eqn).kernel not in (Kernel.NEVER, Kernel.BODY)
+        if body is None
+        else _keeps_lanes_apart(body)
+        for eqn, body in bodies
+    )
 
 
 def _changed_by_a_number(code: Code, layout: Layout) -> dict[Location, int]:
