@@ -96,6 +96,7 @@ def _counting(nnx: Any) -> Any:
     return Counting
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("call", ["run", "differentiated", "both"])
 @pytest.mark.parametrize("mark", ["checkpoint", "Checkpointed", "checkpointed"])
 def test_an_nnx_module_is_traced_once_and_changed_each_time(

@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, Generic
 
 import jax
 import numpy as np
@@ -45,6 +45,8 @@ _OF_C = (
     *(types.ClassMethodDescriptorType, types.BuiltinFunctionType),
 )
 """What classes have that are not written in Python."""
+_WITHOUT_STATE = (object, Generic)
+"""Bases of classes written in Python; `Generic` is in C from Python 3.12 on."""
 _OF_WRAPPERS = ("__wrapped__", "fun", "jvp", "fwd", "bwd")
 """As what JAX's callables hold the functions of the user's that they call."""
 
@@ -239,7 +241,8 @@ def _attributes_of(value: Any) -> Iterable[tuple[str, Any]]:
 @functools.lru_cache(1024)
 def _is_of_python(cls: type) -> bool:
     """Whether nothing of an object is hidden in C."""
-    members = (v for b in cls.__mro__ if b is not object for v in vars(b).values())
+    bases = (b for b in cls.__mro__ if b not in _WITHOUT_STATE)
+    members = (v for base in bases for v in vars(base).values())
     return not any(isinstance(v, _OF_C) for v in members)
 
 
