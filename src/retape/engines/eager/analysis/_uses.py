@@ -99,13 +99,22 @@ class Uses:
                 found.setdefault(step, set()).add(run.slot_of(number))
         return [frozenset(found.get(cut, ())) for cut in cuts]
 
-    def widths(self) -> list[int]:
-        """For each position, the bytes made before and used at or after it."""
+    def widths(self) -> list[tuple[int, int]]:
+        """For each position, the bytes made before and used at or after it.
+
+        And those of them that autograd has not saved: no tape has these, too.
+        """
         columns = Columns.of(self._trace)
         slots = np.fromiter(self.last_use, np.int64, len(self.last_use))
         used = np.fromiter(self.last_use.values(), np.int64, len(slots))
         first, nbytes = columns.made[slots] + 1, columns.nbytes[slots]
-        return crossing(first, used + 1, nbytes, self.length + 1).tolist()
+        alone = nbytes.copy()
+        alone[np.isin(slots, [slot for _, slot in self.saved])] = 0
+        across = (
+            crossing(first, used + 1, each, self.length + 1).tolist()
+            for each in (nbytes, alone)
+        )
+        return list(zip(*across, strict=True))
 
     def tape(self, first: int, last: int) -> dict[int, int]:
         """Slots that autograd saved in a unit, with the step where first it did."""
