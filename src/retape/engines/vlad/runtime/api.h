@@ -41,10 +41,11 @@ static int guarded(void (*body)(Request *), Request *q) {
   G.handler = outer;
   while (G.level > level) leave_level();
   G.shadows = shadows;
-  G.planned = planned;
+  G.planned = planned + 1;
+  end_planned();
+  G.counts = NULL;
   G.saved = saved;
   G.pauses = pauses;
-  if (!planned) forget_waypoints();
   return 1;
 }
 
@@ -85,7 +86,8 @@ EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
   return guarded(begin, q);
 }
 
-EXPORT void vlad_single_stage(int64_t steps, int64_t typed, int waypoints) {
+EXPORT void vlad_plan(int64_t steps, int64_t typed, int waypoints, int64_t budget) {
+  G.budget = (size_t)budget;
   G.single_stage = steps;
   G.typed_stage = typed;
   G.waypoints = waypoints;
@@ -141,8 +143,8 @@ static void advance(Request *q) {
   set_marks(q);
   int64_t steps = q->b;
   Val from = nearest(q->a, q->c, &steps);
-  if (!typed_advance(from, steps, &state, &stopped)) {
-    stopped = run(G.handle[q->a], q->b);
+  if (!typed_advance(thawed(from), steps, &state, &stopped)) {
+    stopped = run(thawed(G.handle[q->a]), q->b);
     state = G.k;
   }
   q->s = G.fuel;
@@ -157,7 +159,7 @@ EXPORT int vlad_advance(Request *q) { return guarded(advance, q); }
 static void reverse_stage(Request *q) {
   Val value = NOTHING;
   set_marks(q);
-  Val v = stage(G.handle[q->a], q->b, G.handle[q->c], (int)q->d, &value, G.swept_by,
+  Val v = stage(thawed(G.handle[q->a]), q->b, G.handle[q->c], (int)q->d, &value, G.swept_by,
                 G.site);
   q->r = new_handle(v);
   q->s = q->d ? new_handle(value) : -1;
@@ -178,10 +180,21 @@ EXPORT int vlad_same(Request *q) { return guarded(same, q); }
 
 EXPORT void vlad_marks(Request *q) { get_marks(q); }
 
-EXPORT void vlad_free(int64_t handle) { free_handle(handle); }
+EXPORT void vlad_free(int64_t handle) {
+  Val v = G.handle[handle];
+  if (is_frozen(v)) give(object(v), frozen_bytes(v));
+  free_handle(handle);
+}
 
-static void bytes(Request *q) { q->r = (int64_t)graph_bytes(G.handle[q->a]); }
+static void bytes(Request *q) {
+  Val v = G.handle[q->a];
+  q->r = (int64_t)(is_frozen(v) ? frozen_bytes(v) : graph_bytes(v));
+}
 EXPORT int vlad_bytes(Request *q) { return guarded(bytes, q); }
+
+/* State a in memory of its own: its handle in r. */
+static void freeze(Request *q) { q->r = new_handle(frozen(G.handle[q->a])); }
+EXPORT int vlad_freeze(Request *q) { return guarded(freeze, q); }
 
 /* The words of value a, which stay until the next image: their number in r. */
 static void pack(Request *q) {
@@ -360,13 +373,19 @@ EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
 
 /* Of the run to be reversed: what it puts on a tape in r (0 if it is not of typed code),
    what it makes in s, in t steps; a bound of the words that it held at once in u, and the
-   bytes of its dearest steps in *reals. */
+   bytes of its dearest steps in *reals. Where there is a budget, the bytes of its largest
+   state in a, those that it may take in b, in c whether others are reversed in it, and in
+   d how many are being reversed. */
 EXPORT void vlad_counted(Request *q) {
   q->r = (int64_t)G.counted.tape;
   q->s = (int64_t)G.counted.made;
   q->t = G.counted.steps;
   q->u = (int64_t)G.grown;
   *q->reals = G.counted.dearest;
+  q->a = (int64_t)G.counted.state;
+  q->b = (int64_t)G.room;
+  q->c = G.holds_others;
+  q->d = G.planned;
 }
 
 /* Bytes ever allocated for arrays in r, how many there were in s, and for young objects,

@@ -62,9 +62,7 @@ static Log *log_of(Object *array) {
   if (id >= (double)G.log_base) return &G.log[(size_t)id - G.log_base];
   if (G.logs == G.log_room) {
     size_t room = G.log_room ? 2 * G.log_room : 16;
-    Log *grown = realloc(G.log, room * sizeof *grown);
-    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-    G.log = grown;
+    G.log = resized(G.log, G.log_room * sizeof(Log), room * sizeof(Log));
     G.log_room = room;
   }
   array->field[ARRAY_LOG] = box((double)(G.log_base + G.logs));
@@ -76,10 +74,8 @@ static Log *log_of(Object *array) {
 static void write_log(Log *log, uint32_t index, Val old) {
   if (UNLIKELY(log->count == log->room)) {
     size_t room = log->room ? 2 * log->room : 4;
-    Entry *grown = realloc(log->entry, room * sizeof *grown);
-    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-    G.log_words += (room - log->room) * (sizeof *grown / sizeof(Val));
-    log->entry = grown;
+    log->entry = resized(log->entry, log->room * sizeof(Entry), room * sizeof(Entry));
+    G.log_words += (room - log->room) * (sizeof(Entry) / sizeof(Val));
     log->room = room;
   }
   log->entry[log->count++] = (Entry){index, old};
@@ -87,7 +83,8 @@ static void write_log(Log *log, uint32_t index, Val old) {
 }
 
 static void forget_logs(void) {
-  for (size_t i = 0; i < G.logs; i++) free(G.log[i].entry);
+  for (size_t i = 0; i < G.logs; i++)
+    give(G.log[i].entry, G.log[i].room * sizeof(Entry));
   G.log_base += G.logs;
   G.logs = G.log_words = 0;
 }

@@ -109,7 +109,8 @@ static void collect_all(void) {
   }
   G.scan_chunk = G.old_last;
   G.scan_at = G.old_last->used;
-  G.major_at = 2 * G.old_words + (size_t)4 * CHUNK_WORDS;
+  /* Under a budget what lives is copied more often, so that less that is dead is held. */
+  G.major_at = (G.most_mapped ? 1 : 2) * G.old_words + (size_t)4 * CHUNK_WORDS;
   G.major_count++;
   note_live();
 }
@@ -118,14 +119,13 @@ static void collect_all(void) {
 void collect(void) {
   collect_young();
   if (G.old_words + G.log_words > G.major_at) collect_all();
+  check_budget();
 }
 
 static int64_t new_handle(Val v) {
   if (G.free_handle == 0) {
     size_t before = G.handles, after = before ? 2 * before : 64;
-    Val *grown = realloc(G.handle, after * sizeof(Val));
-    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-    G.handle = grown;
+    G.handle = resized(G.handle, before * sizeof(Val), after * sizeof(Val));
     G.handles = after;
     for (size_t i = after; i-- > before;) {
       G.handle[i] = box((double)G.free_handle);

@@ -30,23 +30,56 @@ static int64_t left_of_slice(int64_t fuel, int *pauses) {
   return fuel;
 }
 
+/* Of a run whose states are looked at, the first slices are shorter: each is twice as
+   long as the one before it. */
+#define FIRST_SLICE ((int64_t)64)
+
+/* Count what a slice took, and with `at_end` the last steps, of which there are few. At
+   least so many are looked at together, so that an array that is made once is not taken
+   for what each step makes. */
+static void count_slice(Counted *all, Counted *window, size_t tape, size_t made,
+                        int64_t steps, int64_t least, int at_end) {
+  all->tape += tape, all->made += made, all->steps += steps;
+  window->tape += tape, window->made += made, window->steps += steps;
+  if (window->steps < least && !at_end) return;
+  int64_t count = window->steps < least ? least : window->steps;
+  if (count > all->steps) count = all->steps;
+  double share = (double)(window->tape + window->made) / (double)(count ? count : 1);
+  if (share > all->dearest) all->dearest = share;
+  *window = (Counted){0};
+}
+
+static void count_state(Counted *all, size_t bytes) {
+  if (bytes > all->state) all->state = bytes;
+}
+
 /* The same; signals are let in on the way. */
 static int run(Val frame, int64_t fuel) {
   int64_t outer_saved = G.saved;
   int outer_pauses = G.pauses, pauses;
+  Counted *counts = G.counts, window = {0};
   G.saved = G.pauses = 0;
-  for (int64_t slice = RUN_SLICE;;) {
+  G.counts = NULL; /* it is of this run, and of none within it */
+  for (int64_t slice = counts ? FIRST_SLICE : RUN_SLICE;;) {
     if (slice > fuel) slice = fuel;
+    uint64_t made = G.made;
     int stopped = run_slice(frame, slice);
     int64_t left = left_of_slice(G.fuel, &pauses), used = slice - left;
     fuel -= used;
-    if (!stopped || (fuel <= left && !pauses)) {
+    int ends = !stopped || (fuel <= left && !pauses);
+    if (counts) {
+      count_slice(counts, &window, 0, (size_t)(G.made - made) * sizeof(Node), used,
+                  COUNTED_SLICE, ends);
+      if (G.most_mapped && stopped) count_state(counts, image_bytes(G.k));
+      check_budget();
+    }
+    if (ends) {
       G.fuel = fuel;
       G.saved = outer_saved;
       G.pauses = outer_pauses;
       return stopped;
     }
-    if (!used) slice *= 2; /* a block takes more */
+    if (!used || (counts && slice < RUN_SLICE)) slice *= 2; /* a block takes more */
     let_signals_in();
     frame = G.k;
   }
@@ -235,17 +268,35 @@ static Val swept(Val value, Val start, Val cotangents, int whole) {
   return make_pair(value, tree_with(object(start)->field[1], object(cotangents)->field));
 }
 
+/* What a run may take beside its budget: the runtime takes memory for its tapes and its
+   heap by the piece, and collects where there are 0.5 MB more than there were. */
+#define GRAIN ((size_t)1024 * 1024)
+
+static void end_planned(void) {
+  if (--G.planned) return;
+  forget_waypoints();
+  G.most_mapped = 0;
+}
+
 /* Fig. 18, from an application. */
 static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
                            int32_t site) {
   enter_level(op, site);
-  G.planned++;
+  int deepest = G.deepest;
+  G.deepest = ++G.planned;
+  size_t limit = G.mapped + G.budget + GRAIN, room = G.budget;
+  if (G.planned == 1 && G.budget) G.most_mapped = SIZE_MAX; /* until the steps are counted */
+  if (limit > G.most_mapped) {
+    size_t over = limit - G.most_mapped; /* others hold it */
+    room = over < room ? room - over : 0;
+  }
   int at_start = shadow(start);
   int at_cotangent = shadow(cotangent);
   Val value, found;
   int64_t steps = G.typed_stage;
   if (typed_stage(G.shadow[at_start], steps, cotangent, 1, STAGE_BYTES, &value, &found)) {
-    G.planned--;
+    if (deepest > G.deepest) G.deepest = deepest;
+    end_planned();
     leave_level();
     return swept(value, G.shadow[at_start], found, whole);
   }
@@ -255,17 +306,23 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   G.peak_old = base;
   size_t grown;
   Val done;
-  Counted counted = {0, 0, 0, 0.0};
+  Counted counted = {0};
   if (!typed_count(G.shadow[at_start], &done, &grown, &counted)) {
+    if (!counted.tape) counted = (Counted){0};
+    G.counts = counted.tape ? NULL : &counted;
     run(G.shadow[at_start], NO_LIMIT);
     done = G.result;
   }
+  if (G.most_mapped) count_state(&counted, image_bytes(G.shadow[at_start]));
   G.grown = G.peak_old - base + grown;
   if (peak > G.peak_old) G.peak_old = peak;
   made = G.made - made;
   steps = NO_LIMIT - G.fuel;
-  if (!counted.tape) counted = (Counted){0, made * sizeof(Node), steps, 0.0};
   G.counted = counted;
+  G.room = room;
+  if (G.planned == 1 && G.budget) G.most_mapped = limit;
+  G.holds_others = G.deepest > G.planned;
+  if (deepest > G.deepest) G.deepest = deepest;
   Marks after = marks();
   Val result;
   if (steps <= G.single_stage && made < STAGE_ELEMENTS) {
@@ -296,8 +353,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
     free_handle(h);
   }
   rewind_to(after);
-  if (G.planned == 1) forget_waypoints();
-  G.planned--;
+  end_planned();
   leave_level();
   return result;
 }

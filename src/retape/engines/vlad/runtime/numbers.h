@@ -237,9 +237,8 @@ Val read_real(int32_t site) {
   if (G.input_at == G.input_count) {
     if (G.input_count == G.input_room) {
       size_t room = G.input_room ? 2 * G.input_room : 64;
-      double *grown = realloc(G.inputs, room * sizeof(double));
-      if (!grown) fail(NO_MEMORY, "", site, NOTHING, NOTHING);
-      G.inputs = grown;
+      G.inputs =
+          resized(G.inputs, G.input_room * sizeof(double), room * sizeof(double));
       G.input_room = room;
     }
     int status = G.host_read(&G.inputs[G.input_count]);

@@ -54,7 +54,8 @@ enum Fault {
   PYTHON_FAULT,
   TOO_LARGE,
   NOT_ALIKE,
-  NO_PRODUCT
+  NO_PRODUCT,
+  OVER_BUDGET
 };
 
 /* A stack or list of words, in memory of its own. */
@@ -77,11 +78,13 @@ typedef struct Log {
 } Log;
 
 /* What a run that was made to count its steps would have put on the tape of typed code,
-   and made of rows, in so many steps; how many bytes of both a step is, of the dearest. */
+   and made of arrays, in so many steps; how many bytes of both a step is, of the dearest;
+   and where there is a budget, the bytes of its largest state. */
 typedef struct Counted {
   size_t tape, made;
   int64_t steps;
   double dearest;
+  size_t state;
 } Counted;
 
 /* Handles of a first state, a cotangent and the value, and the number of steps, to the
@@ -109,6 +112,7 @@ typedef struct {
   int level;
   size_t tape_nodes, peak_tape_nodes;
   size_t mapped, peak_mapped; /* bytes taken from the system */
+  size_t budget, most_mapped; /* what a run may take; what may be mapped during it, or 0 */
   size_t grown;     /* by so much at most the last run before a sweep grew the old space */
   size_t peak_old;  /* words in the old space after a collection of the young */
   size_t peak_live; /* bytes in objects and tapes, as seen at collections */
@@ -121,7 +125,10 @@ typedef struct {
   int64_t work, saved; /* of a slice: see `end_slice` */
   int pauses;
   uint64_t made; /* elements of vectors */
-  Counted counted; /* of the run to be reversed */
+  Counted counted;  /* of the run to be reversed */
+  Counted *counts;  /* the next run counts, there */
+  size_t room;      /* what the run to be reversed may take */
+  int holds_others; /* runs that are reversed are in it */
   Val result;
   int32_t site;
   /* a fault, for the host to tell */
@@ -142,6 +149,7 @@ typedef struct {
   const char *outermost; /* the derivative of level 1 */
   const char *swept_by; /* the derivative whose run the host reverses */
   int planned;          /* the number of `checkpoint-*j` that are under way */
+  int deepest;          /* the most that were */
   int whole; /* the host's result of a sweep has cotangents of all the reals of a state */
   int asymmetric; /* there are partials that the user gave */
   int64_t single_stage; /* runs no longer than this are one stage */
@@ -158,6 +166,9 @@ extern State G;
 /* What arrays a stage may make where the caller did not say how long it is. */
 #define STAGE_BYTES ((size_t)16 * 1024 * 1024)
 #define STAGE_ELEMENTS (STAGE_BYTES / sizeof(Node))
+/* Steps of a slice where a plan goes by bytes: those of a slice say what the dearest steps
+   take. A slice costs 0.1 us, a step of typed code 0.1 to 0.3 ns. */
+#define COUNTED_SLICE ((int64_t)16384)
 enum { WORK_OF_ELEMENT = 16, WORK_OF_REAL = 64 };
 
 #endif

@@ -17,13 +17,11 @@ static uint32_t new_node(int level, Val value, uint32_t left, Val by_left,
   if (UNLIKELY((i & (TAPE_CHUNK - 1)) == 0 && c == t->chunks)) {
     if (c == t->table) {
       size_t table = t->table ? 2 * t->table : 16;
-      Node **grown = realloc(t->chunk, table * sizeof *grown);
-      if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-      t->chunk = grown;
+      t->chunk = resized(t->chunk, t->table * sizeof(Node *), table * sizeof(Node *));
       t->table = table;
     }
     if (i >= CALL_NODE - TAPE_CHUNK) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-    t->chunk[c] = take(TAPE_CHUNK * sizeof(Node));
+    t->chunk[c] = take_of_budget(TAPE_CHUNK * sizeof(Node));
     t->chunks++;
   }
   t->length = i + 1;

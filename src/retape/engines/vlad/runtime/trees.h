@@ -133,9 +133,9 @@ static void met_grow(void) {
   size_t room = met.room, larger = room ? 2 * room : 1024;
   const Object **key = met.key;
   Val *copy = met.copy;
-  met.key = calloc(larger, sizeof *met.key);
-  met.copy = calloc(larger, sizeof *met.copy);
-  if (!met.key || !met.copy) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
+  met.key = take(larger * sizeof *met.key);
+  met.copy = take(larger * sizeof *met.copy);
+  memset(met.key, 0, larger * sizeof *met.key);
   met.room = larger;
   for (size_t i = 0; i < room; i++)
     if (key[i]) {
@@ -143,14 +143,14 @@ static void met_grow(void) {
       met.key[j] = key[i];
       met.copy[j] = copy[i];
     }
-  free(key);
-  free(copy);
+  give(key, room * sizeof *key);
+  give(copy, room * sizeof *copy);
 }
 
 static void met_clear(void) {
   if (met.room > 4096 && met.count < met.room / 16) {
-    free(met.key);
-    free(met.copy);
+    give(met.key, met.room * sizeof *met.key);
+    give(met.copy, met.room * sizeof *met.copy);
     met.key = NULL;
     met.copy = NULL;
     met.room = 0;
@@ -246,8 +246,11 @@ static Val graph_with(Val v, const uint64_t *leaf) {
   return visit_graph(v, (Visit){.leaf = leaf}, &reals);
 }
 
-/* The bytes of a graph's objects. */
-static size_t graph_bytes(Val v) {
+/* The words with which each object of an image begins: see `image.h`. */
+#define IMAGE_HEAD ((size_t)2)
+
+/* The bytes of a graph's objects, of which there are so many. */
+static size_t graph_bytes_and(Val v, size_t *objects) {
   size_t bytes = 0;
   met_clear();
   walk_a.count = 0;
@@ -265,7 +268,19 @@ static size_t graph_bytes(Val v) {
     bytes += (walk_a.count - count + 1) * sizeof(Val);
     if (tag_of(v) == TAG_VECTOR) bytes += (VECTOR_WORDS + 1 + ARRAY_HEAD) * sizeof(Val);
   }
+  *objects = met.count;
   return bytes;
+}
+
+static size_t graph_bytes(Val v) {
+  size_t objects;
+  return graph_bytes_and(v, &objects);
+}
+
+/* The bytes of its image, at most. */
+static size_t image_bytes(Val v) {
+  size_t objects, bytes = graph_bytes_and(v, &objects);
+  return bytes + objects * sizeof(Val);
 }
 
 #endif

@@ -67,11 +67,8 @@ typedef union Word {
 #ifndef SLICE
 #define SLICE ((int64_t)100000)
 #endif
-/* The same where a plan goes by bytes: those of a slice say what the dearest steps take.
-   A slice costs 0.1 us, a step of typed code 0.1 to 0.3 ns. */
-#define COUNTED_SLICE ((int64_t)16384)
 #ifndef ROW_SLACK
-#define ROW_SLACK ((size_t)256 * 1024)
+#define ROW_SLACK ((size_t)32 * 1024)
 #endif
 #ifndef BLOCK_SLACK
 #define BLOCK_SLACK ((size_t)8)

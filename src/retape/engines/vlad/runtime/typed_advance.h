@@ -138,10 +138,11 @@ static void add_counted(Counted *sum) {
   const Counted *more = &T.counted;
   sum->tape += more->tape, sum->made += more->made, sum->steps += more->steps;
   if (more->dearest > sum->dearest) sum->dearest = more->dearest;
+  count_state(sum, more->state);
 }
 
 static size_t typed_grown(void) {
-  return 2 * (size_t)(T.top - T.stack) + (T.peak_live + T.peak_cells) / sizeof(Word);
+  return 2 * ((size_t)(T.top - T.stack) - FIRST_WORDS) + (T.peak_row_bytes + T.peak_cells) / sizeof(Word);
 }
 
 /* The value of a function that is applied, if typed code has it. */

@@ -30,7 +30,7 @@ static Row *new_block(size_t length) {
     *list = r->next;
     T.spare_bytes -= bytes;
   } else {
-    r = take(bytes);
+    r = take_of_budget(bytes);
     r->length = (uint32_t)length;
   }
   count_row_bytes(bytes);
@@ -48,14 +48,6 @@ static void drop_block(Row *r) {
   r->next = *list;
   *list = r;
   T.spare_bytes += bytes;
-}
-
-static void free_spares(void) {
-  for (size_t i = 0; i < 2 * SPARE_LENGTHS; i++)
-    for (Row *r = T.spare[i], *next; r; r = next) {
-      next = r->next;
-      free(r);
-    }
 }
 
 #endif

@@ -11,7 +11,7 @@ void next_block(void) {
     T.spare_blocks = b->next;
     T.spare_block_count--;
   } else {
-    b = take(sizeof(CellBlock));
+    b = take_of_budget(sizeof(CellBlock));
   }
   b->next = NULL;
   *(T.block ? &T.block->next : &T.blocks) = b;
@@ -34,6 +34,19 @@ static void drop_blocks(CellBlock *b) {
     T.spare_blocks = b;
     T.spare_block_count++;
   }
+}
+
+static void drop_spares(void) {
+  for (size_t i = 0; i < 2 * SPARE_LENGTHS; i++)
+    for (Row *r = T.spare[i]; r; r = T.spare[i]) {
+      T.spare[i] = r->next;
+      give(r, block_bytes(r->length));
+    }
+  for (CellBlock *b = T.spare_blocks; b; b = T.spare_blocks) {
+    T.spare_blocks = b->next;
+    give(b, sizeof(CellBlock));
+  }
+  T.spare_bytes = T.spare_block_count = 0;
 }
 
 static void clear_cells(void) {
@@ -60,9 +73,10 @@ static void typed_clear(void) {
   T.piece = T.first;
 }
 
-/* A row that is made; its bytes, and those of its adjoint. */
+/* A row that is made; its bytes, those of its adjoint, and of what a reverse has of it,
+   in a table that is twice as large when it is full. */
 static void count_made(size_t length) {
-  T.made_bytes += sizeof(Row) + 2 * length * sizeof(double);
+  T.made_bytes += 2 * block_bytes(length) + 2 * sizeof(Trace);
 }
 
 static Row *new_row(size_t length) {
@@ -103,7 +117,7 @@ Word *next_piece(Word *tape) {
   }
   p->filled = tape;
   if (!p->after) {
-    p->after = take(sizeof(Piece));
+    p->after = take_of_budget(sizeof(Piece));
     p->after->before = p;
     p->after->after = NULL;
   }
@@ -112,17 +126,17 @@ Word *next_piece(Word *tape) {
   return T.piece->word + 1;
 }
 
+/* Words of the stack that a program holds at any rate. */
+#define FIRST_WORDS ((size_t)1024)
+
 /* A larger stack; its contents move. */
 Word *larger_stack(Word *at) {
   size_t used = T.stack ? (size_t)(at - T.stack) : 0;
-  size_t room = T.stack ? (size_t)(T.top - T.stack) : 0, larger = room ? 2 * room : 1024;
-  Word *grown = realloc(T.stack, larger * sizeof(Word));
-  if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-  G.mapped += (larger - room) * sizeof(Word);
-  if (G.mapped > G.peak_mapped) G.peak_mapped = G.mapped;
-  T.stack = grown;
-  T.top = grown + larger;
-  return grown + used;
+  size_t room = T.stack ? (size_t)(T.top - T.stack) : 0, larger = room ? 2 * room : FIRST_WORDS;
+  check_budget();
+  T.stack = resized(T.stack, room * sizeof(Word), larger * sizeof(Word));
+  T.top = T.stack + larger;
+  return T.stack + used;
 }
 
 #endif

@@ -70,7 +70,7 @@ static void typed_begin(void) {
   T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
   T.origins = T.row_ordinals.count = T.cell_ordinals.count = T.ordinals = 0;
-  T.counted = (Counted){0, 0, 0, 0.0};
+  T.counted = (Counted){0};
   T.forgotten = 0;
   T.marks = T.peak_live = T.peak_cells = T.most_bytes = T.peak_row_bytes = 0;
   T.most_loaded = INT64_MAX;
@@ -112,8 +112,7 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
     if (how == STOPPED || how == ENDED) {
       size_t room = (size_t)(T.top - T.stack);
       if (room > T.adjoint_room) {
-        free(T.adjoint);
-        G.mapped -= T.adjoint_room * sizeof(double);
+        give(T.adjoint, T.adjoint_room * sizeof(double));
         T.adjoint_room = 0;
         T.adjoint = take(room * sizeof(double));
         T.adjoint_room = room;
@@ -142,17 +141,13 @@ static void typed_end(void) {
     next = p->after;
     free(p);
   }
-  free_spares();
+  drop_spares();
   free(T.trace);
   free(T.stack);
   free(T.adjoint);
   free(T.origin);
   free(T.row_ordinals.at);
   free(T.cell_ordinals.at);
-  for (CellBlock *b = T.spare_blocks, *next; b; b = next) {
-    next = b->next;
-    free(b);
-  }
 }
 
 #endif

@@ -13,9 +13,8 @@ static void push_word(Word w) {
 static void push_origin(size_t ordinal) {
   if (UNLIKELY(T.origins == T.origin_room)) {
     size_t room = T.origin_room ? 2 * T.origin_room : 64;
-    Origin *grown = realloc(T.origin, room * sizeof *grown);
-    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-    T.origin = grown;
+    T.origin =
+        resized(T.origin, T.origin_room * sizeof(Origin), room * sizeof(Origin));
     T.origin_room = room;
   }
   T.origin[T.origins++] = (Origin){(size_t)(T.at - T.stack), ordinal};

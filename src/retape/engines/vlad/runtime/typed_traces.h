@@ -11,11 +11,8 @@
 static uint64_t new_trace(size_t length) {
   if (UNLIKELY(T.traces == T.trace_room)) {
     size_t room = T.trace_room ? 2 * T.trace_room : 64;
-    Trace *grown = realloc(T.trace, room * sizeof *grown);
-    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-    G.mapped += (room - T.trace_room) * sizeof *grown;
-    if (G.mapped > G.peak_mapped) G.peak_mapped = G.mapped;
-    T.trace = grown;
+    check_budget();
+    T.trace = resized(T.trace, T.trace_room * sizeof(Trace), room * sizeof(Trace));
     T.trace_room = room;
   }
   count_row_bytes(sizeof(Trace));

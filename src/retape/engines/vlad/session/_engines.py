@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from retape._errors import BudgetError
 from retape.driver import run as drive
 from retape.driver._report import Report
 from retape.engines.vlad.evaluators._codebook import CodeBook
@@ -27,14 +28,21 @@ from retape.engines.vlad.language._program import Program, deep_recursion
 from retape.engines.vlad.language._reader import show_constant
 from retape.engines.vlad.session._disk import Disk, digest, is_outermost
 from retape.engines.vlad.session._options import DEFAULT_PLAN
-from retape.engines.vlad.session._stages import least_stage, tape_bytes, with_stage
+from retape.engines.vlad.session._stages import (
+    least_stage,
+    tape_bytes,
+    with_stage,
+    within_room,
+)
 from retape.engines.vlad.values._externals import external_table
 from retape.engines.vlad.values._primitives import PURE, World
 from retape.engines.vlad.values._values import Mismatch, Value
 from retape.plan._base import Plan
 
 if TYPE_CHECKING:
+    from retape.driver._run import Outcome
     from retape.engines.vlad.compiler.load._leaf_call import LeafCall
+    from retape.engines.vlad.compiler.load._native import Counted
 
 EngineName = Literal["interpreter", "hybrid", "compiled"]
 
@@ -192,7 +200,8 @@ class CompiledEngine:
             typed = least_stage(self.setting.plan, typed=True)
         # else the host is to know of every run
         by_us = self.setting.plan is DEFAULT_PLAN and not counted
-        self.native.single_stage(stage, typed, waypoints=by_us)
+        budget = self.setting.plan.budget or 0
+        self.native.plan(stage, typed, waypoints=by_us, budget=budget)
 
     def _checkpoint(self, *job: int) -> int:
         from retape.engines.vlad.compiler.load._machine import (
@@ -200,27 +209,44 @@ class CompiledEngine:
             NativeMachine,
         )
 
-        machine = NativeMachine(self.native, *job)
         disk, plan = self.setting.disk, self.setting.plan
         counted = self.native.counted()
         tape = tape_bytes(plan, counted, self.tape_bytes)
-        plan = with_stage(plan, machine, counted, tape)
         if disk and is_outermost(*self.native.derivatives()):
             kept = KeptNativeMachine(self.native, *job)
             store = disk.next(kept.pack, kept.unpack)
             result, report = drive(
                 kept,
-                plan,
+                with_stage(plan, kept, counted, tape),
                 tape_bytes=tape,
                 store=store,
                 label=kept.label(),
                 reuse=True,
             )
+        elif plan.budget is not None:
+            result, report = self._within(counted, *job)
         else:
+            machine = NativeMachine(self.native, *job)
+            plan = with_stage(plan, machine, counted, tape)
             result, report = drive(machine, plan, tape_bytes=tape)
         if self.setting.report is not None:
             self.setting.report(report)
         return result
+
+    def _within(self, counted: "Counted", *job: int) -> "Outcome[int]":
+        """A run under a budget; one that took more than it was counted to take is begun
+        again, as if it had been counted to take twice as much."""
+        from retape.engines.vlad.compiler.load._machine import FrozenNativeMachine
+
+        machine, times = FrozenNativeMachine(self.native, *job), 1
+        while True:
+            plan = within_room(
+                self.setting.plan, counted, machine.length(), self.tape_bytes, times
+            )
+            try:
+                return drive(machine, plan)
+            except BudgetError:
+                times *= 2
 
     def evaluate(self, index: int) -> tuple[Value, int]:
         entry = self.compiled.module.entries[index]

@@ -4,8 +4,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from retape._bytes import format_bytes
+from retape._errors import BudgetError
 from retape.engines.vlad.session._options import DEFAULT_PLAN
 from retape.plan._base import Plan
+from retape.plan._budget_search import within_budget
 
 if TYPE_CHECKING:
     from retape.engines.vlad.compiler.load._machine import NativeMachine
@@ -27,6 +30,9 @@ _STEPS_PER_WORD = {False: 4, True: 32}
 """Taping so many steps takes about as long as copying a word of a state: of boxed code,
 and of typed code (0.3 ns a step; 11 ns a word of a state that goes into a stage, comes
 out of it, and is moved by collections)."""
+
+_STATES = 8
+"""As many states as a run holds beside its snapshots, garbage included."""
 
 _LARGE = 4_096
 """Words of a state below which its copies are not worth a longer stage."""
@@ -55,10 +61,54 @@ def least_stage(plan: Plan, *, typed: bool) -> int:
 
 
 def tape_bytes(plan: Plan, counted: "Counted", most: int) -> int:
-    """What taping a step takes; `most` where that was not counted, or is not asked."""
-    if getattr(plan, "budget", None) is None or not counted.tape:
+    """What taping a step takes: as counted under a budget, where the steps of boxed
+    code put `most` on the tape beside their arrays; else `most`."""
+    if plan.budget is None:
         return most
-    return math.ceil(counted.dearest)
+    return math.ceil(counted.dearest) + (0 if counted.tape else most)
+
+
+def within_room(
+    plan: Plan, counted: "Counted", length: int, most: int, times: int
+) -> Plan:
+    """The plan of a budget: the snapshots and stages that fit beside the run itself.
+
+    That holds what it held when its steps were counted and, where it is divided, some
+    states: those that it goes on from and makes, their cotangents, and what walks of
+    them take, while a collection copies what lives.
+
+    Args:
+        plan: The plan.
+        counted: What the run took when its steps were counted.
+        length: The number of steps.
+        most: Bytes that a step of boxed code puts on the tape beside its arrays.
+        times: As what multiple of that: a run that took more is begun again.
+
+    Raises:
+        BudgetError: If the room does not suffice; a budget that does is named.
+    """
+    state, held = times * counted.state, times * 8 * counted.grown
+    step = times * tape_bytes(plan, counted, most)
+    mean = counted.tape + counted.made + (0 if counted.tape else most)
+    room = counted.room // 2 if counted.holds_others else counted.room
+    in_one, own = held + math.ceil(times * mean * length), held + _STATES * state
+    if in_one <= room:
+        return replace(plan, memory=None, stage=length, snapshots=1)
+    least = min(in_one, own + state + step)
+    if room < least:
+        why = (
+            f"`within({plan.limit})` ({format_bytes(plan.limit)}) cannot be kept: the "
+            f"run itself holds up to {own} bytes, a snapshot takes {state} and the "
+            f"tape of one step {step}."
+        )
+        if counted.holds_others or counted.depth > 1:
+            raise BudgetError(
+                f"{why} With {room} bytes, derivatives within derivatives share the "
+                "rest. Pass more."
+            )
+        raise BudgetError(f"{why} {least} bytes ({format_bytes(least)}) do.", least)
+    stage, snapshots = within_budget(length, state, step, room - own)
+    return replace(plan, memory=None, stage=stage, snapshots=snapshots)
 
 
 def with_stage(

@@ -16,6 +16,8 @@ from retape.engines.vlad.values._values import (
 )
 from retape.engines.vlad.values._vectors import bad_index, bad_length, no_vector
 
+OVER_BUDGET = 17
+
 
 def describe(
     fault: int,

@@ -6,8 +6,8 @@ from ctypes import c_double, c_int, c_int32, c_int64
 from typing import Any
 
 _CALLS = (
-    "apply closure operate advance stage finish bytes same export import census pack "
-    "unpack paired call"
+    "apply closure operate advance stage finish bytes same export import census freeze "
+    "pack unpack paired call"
 ).split()
 
 
@@ -43,7 +43,7 @@ def declared(library: Any) -> Any:
     library.vlad_collections.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
     library.vlad_free.argtypes = [c_int64]
-    library.vlad_single_stage.argtypes = [c_int64, c_int64, c_int]
+    library.vlad_plan.argtypes = [c_int64, c_int64, c_int, c_int64]
     library.vlad_exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     for name in _CALLS:
         getattr(library, f"vlad_{name}").restype = c_int

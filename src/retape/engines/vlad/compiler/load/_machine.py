@@ -7,7 +7,7 @@ on k alone, not on where the run began; so the stages fit together exactly, and 
 count is exact.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -111,6 +111,17 @@ class NativeMachine:
             "finish", a=self.value.number, b=cotangent.number, c=self.begin
         )
         return done.r
+
+
+class FrozenNativeMachine(NativeMachine):
+    """The same under a budget: snapshots are images, whose bytes are exact."""
+
+    def to_store(self, tree: Any) -> Any:
+        """A capsule that no collection copies."""
+        if not isinstance(tree, NativeCapsule) or tree.frame is None:
+            return tree
+        image = self.native.call("freeze", a=tree.frame.number).r
+        return replace(tree, frame=Handle(self.native, image))
 
 
 class KeptNativeMachine(NativeMachine):

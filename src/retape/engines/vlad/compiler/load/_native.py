@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from ctypes import c_double, c_int, c_int32
 from typing import Any, NamedTuple, NoReturn
 
-from retape._errors import UnsupportedError
+from retape._errors import BudgetError, UnsupportedError
 from retape.engines.vlad.compiler._pipeline import Compiled
 from retape.engines.vlad.compiler.ir._ir import all_functions
-from retape.engines.vlad.compiler.load._faults import describe
+from retape.engines.vlad.compiler.load._faults import OVER_BUDGET, describe
 from retape.engines.vlad.compiler.load._interface import (
     EXTERNAL,
     HOST,
@@ -39,12 +39,20 @@ class Counted(NamedTuple):
         made: Bytes of the arrays that a step makes, and of their adjoints.
         dearest: Bytes of both that a step takes where the run takes most.
         grown: A bound of the words that the run held at once.
+        state: Bytes of the largest state; 0 without a budget, as those that follow.
+        room: Bytes that the run may take.
+        holds_others: Whether it reverses other runs, which need room of their own.
+        depth: The number of runs that are being reversed, this one included.
     """
 
     tape: float
     made: float
     dearest: float
     grown: int
+    state: int
+    room: int
+    holds_others: bool
+    depth: int
 
 
 class Allocated(NamedTuple):
@@ -168,16 +176,26 @@ class Native:
         request = Request(reals=ctypes.pointer(dearest))
         self.dll.vlad_counted(ctypes.byref(request))
         steps = max(1, request.t)
-        return Counted(request.r / steps, request.s / steps, dearest.value, request.u)
+        return Counted(
+            request.r / steps,
+            request.s / steps,
+            dearest.value,
+            request.u,
+            state=request.a,
+            room=request.b,
+            holds_others=bool(request.c),
+            depth=request.d,
+        )
 
-    def single_stage(self, steps: int, typed: int, *, waypoints: bool) -> None:
+    def plan(self, steps: int, typed: int, *, waypoints: bool, budget: int) -> None:
         """Runs no longer than this are reversed as one stage, without a schedule.
 
         Those of typed code are tried as one stage up to another number of steps, before
         it is known how many they have. With `waypoints` the run that counts them may
-        leave a few states on its way, at which advances of a sweep begin.
+        leave a few states on its way, at which advances of a sweep begin. A run that
+        takes more than the `budget` ends with a `BudgetError`; 0 is none.
         """
-        self.dll.vlad_single_stage(steps, typed, int(waypoints))
+        self.dll.vlad_plan(steps, typed, int(waypoints), budget)
 
     def exact(self, exact: bool) -> None:
         """Tell whether to collect everything before live bytes are noted."""
@@ -207,6 +225,10 @@ class Native:
         if error is not None:
             raise error
         sites = self.compiled.module.sites
+        if request.a == OVER_BUDGET:
+            raise BudgetError(
+                "the run takes more memory than its plan's budget; pass a larger one"
+            )
         message = describe(request.a, operator, sites, request.b, values)
         raise RunError(message, self._place(request.b, request.c), self._chain())
 
