@@ -1,6 +1,6 @@
 """All benchmarks that the index (`README.md`) names, one after the other.
 
-    python -m benchmarks [--quick] [torch jax.bptt ...]
+    python -m benchmarks [--quick] [torch layers.run ...]
 
 With `--quick` each is run small, to see that it runs: twenty minutes. A word before
 the point of a name stands for all of these.

@@ -198,9 +198,10 @@ class _Replay:
     def _over(self, tier: str) -> str:
         if self.total is not None and len(self.slots) > self.total:
             return f"it makes {len(self.slots)} snapshots where {self.total} may live"
-        live = self.tiers.live(tier)
-        if self.limits is not None and live > (most := self.limits.get(tier, 0)):
-            return f"tier {tier!r} would hold {live} snapshots of {most}"
+        if self.limits is not None:
+            live, most = self.tiers.live(tier), self.limits.get(tier, 0)
+            if live > most:
+                return f"tier {tier!r} would hold {live} snapshots of {most}"
         return ""
 
     def _holds(self, step: int, slot: int, tier: str) -> str:
