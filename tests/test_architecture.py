@@ -30,7 +30,7 @@ FACADES = {
 }  # fmt: skip
 FRONT = {
     "_adjoint", "_adjoint_arguments", "_adjoint_told", "_diagnose", "_forked",
-    "_forward", "_online_interop", "_peer_actions",
+    "_forward", "_peer_actions",
     "interop",
 }  # fmt: skip
 KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "scipy"}

@@ -12,7 +12,7 @@ from retape.driver._progress import Bar, Progress
 from retape.driver._report import Report
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
-from retape.storage._any_store import AnyStore, store_of
+from retape.storage._disk import AnyStore, store_of
 
 X = TypeVar("X")
 G = TypeVar("G")

@@ -15,9 +15,8 @@ from retape.plan._constructors import budgeted
 from retape.plan._prediction import Prediction
 from retape.schedule._whole import whole
 from retape.storage import SnapshotStore, tree_nbytes
-from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import is_durable
-from retape.storage._disk import DiskStore
+from retape.storage._disk import AnyStore, DiskStore, store_of
 
 X = TypeVar("X")
 G = TypeVar("G")

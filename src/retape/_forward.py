@@ -20,8 +20,8 @@ from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.storage import copy_tree
-from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import is_durable
+from retape.storage._disk import AnyStore, store_of
 
 X = TypeVar("X")
 G = TypeVar("G")

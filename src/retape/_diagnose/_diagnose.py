@@ -15,8 +15,8 @@ from retape.driver._health import LOOKS, Health, check_growth
 from retape.driver._program import Program, check_program
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted, fixed_space
-from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import is_durable
+from retape.storage._disk import AnyStore, store_of
 from retape.storage._trees._magnitude import is_in_reach, largest
 
 X = TypeVar("X")

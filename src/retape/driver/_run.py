@@ -1,13 +1,13 @@
 """`run`: a machine, a plan and a store, from the first step to the result."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from retape._errors import MachineError
+from retape._errors import MachineError, StoreError
 from retape.driver._actions import Planner, check_run, name_of, remaining
-from retape.driver._in_use import claimed
 from retape.driver._interrupt import heeded
 from retape.driver._loop import Run
 from retape.driver._machine import Machine, ResumedMachine, check_machine
@@ -19,8 +19,8 @@ from retape.driver._verify import Verify, verifier_of
 from retape.schedule import Reverse
 from retape.schedule._action import Action
 from retape.storage import Record, SnapshotStore
-from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import AnotherRun
+from retape.storage._disk import AnyStore, store_of
 from retape.storage._memory import MemoryStore
 from retape.storage._tiered import name_tiers
 
@@ -228,3 +228,41 @@ def _outcome(run: Run[C, A, R]) -> Outcome[R]:
         tiers=run.tiers.counts(),
     )
     return Outcome(run.machine.finish(run.reached.cotangent), report)
+
+
+_STORES: dict[int, int] = {}
+"""The stores in use, by their identity, and the thread of the run that uses each."""
+
+_GUARD = threading.Lock()
+
+
+@contextmanager
+def claimed(store: SnapshotStore[Any]) -> Generator[None]:
+    """Claim a store, and the stores that it consists of, for one run.
+
+    Runs of one schedule use the same slots for the same steps, so two of them on one
+    store would read each other's states without noticing. Between processes a
+    `DiskStore` has a lock of its own.
+
+    Raises:
+        StoreError: If another run has it, in this thread or in another.
+    """
+    claims = list(map(id, store.claims()))
+    with _GUARD:
+        for claim in claims:
+            if claim in _STORES:
+                mine = _STORES[claim] == threading.get_ident()
+                where = (
+                    "one that this run is a part of" if mine else "in another thread"
+                )
+                raise StoreError(
+                    f"`store={store!r}` is in use by another run, {where}. Give each "
+                    "run a store of its own."
+                )
+        _STORES.update(dict.fromkeys(claims, threading.get_ident()))
+    try:
+        yield
+    finally:
+        with _GUARD:
+            for claim in claims:
+                del _STORES[claim]

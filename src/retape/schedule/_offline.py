@@ -10,8 +10,7 @@ from retape.schedule._binomial import least_sweeps
 from retape.schedule._cost import Counts, binomial_counts
 from retape.schedule._policy_counts import policy_counts
 from retape.schedule._policy_stream import Stream
-from retape.schedule._split import Split, bisection_sweeps
-from retape.schedule._split_policy import split_policy
+from retape.schedule._split import Split, bisection_sweeps, split_policy
 from retape.schedule._whole import settle
 
 

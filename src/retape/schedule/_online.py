@@ -43,7 +43,7 @@ from retape.schedule._online_doubling import Doubling, gap_advances
 from retape.schedule._online_least_cost import LeastCost, Placed, enough
 from retape.schedule._online_tiers import TieredPlacement
 from retape.schedule._policy_stream import Held, Stream
-from retape.schedule._split_policy import BinomialPolicy
+from retape.schedule._split import BinomialPolicy
 from retape.schedule._tier import StepCosts, Tier
 from retape.schedule._tier_slots import slots_for_parts
 from retape.schedule._whole import settle, whole

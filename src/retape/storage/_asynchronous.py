@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from retape._bytes import parse_bytes
 from retape._errors import StoreError
 from retape.storage._background import Background, Job, Key
-from retape.storage._base import SnapshotStore, is_durable
-from retape.storage._record import Record
+from retape.storage._base import Record, SnapshotStore, is_durable
 from retape.storage._trees._tree import copy_tree, tree_nbytes
 from retape.storage._wrapper import StoreWrapper
 

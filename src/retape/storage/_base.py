@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Generic, TypeGuard, TypeVar
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The progress of a run, as a store keeps it.
+
+    Attributes:
+        length: The number of steps, or `None` if it is not known yet.
+        left: Steps not reversed yet.
+        cotangent: That of the state before step `left`; `None` if no step is reversed.
+        label: What the run is, for refusing another one.
+    """
+
+    length: int | None
+    left: int | None
+    cotangent: Any
+    label: str
+
 
 C = TypeVar("C")
 

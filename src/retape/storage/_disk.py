@@ -14,16 +14,14 @@ import os
 from collections.abc import Set
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, SupportsFloat, TypeVar, cast
+from typing import Any, SupportsFloat, TypeAlias, TypeVar, cast
 
 from retape._errors import SnapshotError, StoreError
 from retape._warn import warn
-from retape.storage._base import SnapshotStore
+from retape.storage._base import Record, SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
 from retape.storage._codec import encode
-from retape.storage._record import Record
-from retape.storage._remote_folder import RemoteFolder
-from retape.storage._run_directory import Key, RunDirectory, another_run
+from retape.storage._run_directory import Folder, Key, RunDirectory, another_run
 
 C = TypeVar("C")
 
@@ -81,9 +79,7 @@ class DiskStore(SnapshotStore[C]):
     )
     _recorded: float = field(default=0.0, init=False, repr=False)
     _took: float = field(default=0.0, init=False, repr=False)
-    _directory: RunDirectory | RemoteFolder = field(
-        init=False, repr=False, compare=False
-    )
+    _directory: Folder = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_path(self.path)
@@ -103,7 +99,7 @@ class DiskStore(SnapshotStore[C]):
     def keeps_records(self) -> bool:
         return True
 
-    def _folder(self) -> RunDirectory | RemoteFolder:
+    def _folder(self) -> Folder:
         return RunDirectory(self.path)
 
     def open(self, label: str) -> Record | None:
@@ -331,3 +327,35 @@ def _check_every(every: object) -> None:
             f"`every={every!r}` is not valid: it is the seconds from one record to the "
             "next. Pass a number, 0 for a record after each stage."
         )
+
+
+AnyStore: TypeAlias = SnapshotStore[Any] | str | os.PathLike[str]
+"""A store, or the folder of a `DiskStore`."""
+
+_PLACES = frozenset({"memory", "ram", "cpu", "host", "device", "gpu", "cuda", "disk"})
+"""Words that mean a place, and would be the names of folders."""
+
+
+def store_of(store: object) -> SnapshotStore[Any] | None:
+    """The store that `store=` means; a path is that of a `DiskStore`.
+
+    Raises:
+        StoreError: If it is neither a store nor a path nor `None`, or a word for a
+            place.
+
+    Examples:
+        >>> store_of("run").path, store_of(None)
+        ('run', None)
+    """
+    if store is None:
+        return None
+    if isinstance(store, SnapshotStore):
+        return cast("SnapshotStore[Any]", store)
+    if isinstance(store, str | os.PathLike) and store not in _PLACES:
+        return DiskStore[Any](cast("str", store))
+    raise StoreError(
+        f"`store={store!r}` is not a store. Pass a `retape.MemoryStore()`, a "
+        "`retape.DiskStore(directory)`, a directory, or a `retape.TieredStore` of "
+        "both stores; one of your own is a subclass of "
+        "`retape.storage.SnapshotStore`."
+    )

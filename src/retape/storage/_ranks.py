@@ -20,9 +20,8 @@ from typing import NamedTuple, TypeVar
 
 from retape._errors import StoreError
 from retape._warn import warn
-from retape.storage._base import AnotherRun, SnapshotStore, check_store_inside
+from retape.storage._base import AnotherRun, Record, SnapshotStore, check_store_inside
 from retape.storage._group import Communicator, Group, unlike
-from retape.storage._record import Record
 from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")

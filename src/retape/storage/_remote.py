@@ -1,10 +1,172 @@
-"""A store on S3 and other services, by way of fsspec."""
+"""A store on S3 and other services, by way of fsspec.
 
+Objects appear whole or not at all, and listing, reading and removing are all that is
+asked of them; what is torn on a file system without that promise its digest shows.
+There is no lock that ends with its process. So the last one that comes has the run: it
+leaves its name, and who finds another name there than its own writes nothing more.
+"""
+
+# fsspec has no types.
+# pyright: standard
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import socket
+import uuid
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from retape._errors import SnapshotError, StoreError
+from retape._extras import require
 from retape.storage._disk import DiskStore
-from retape.storage._remote_folder import RemoteFolder
+from retape.storage._run_directory import Folder
+
+_OWNER = "owner.json"
+
+
+class RemoteFolder(Folder):
+    """What `RunDirectory` is, on an fsspec file system.
+
+    Attributes:
+        path: The folder, without the protocol.
+    """
+
+    def __init__(self, url: str) -> None:
+        require("remote", "fsspec")
+        from fsspec.core import url_to_fs
+
+        try:
+            self.fs, path = url_to_fs(url)
+        except (ValueError, ImportError) as error:
+            raise StoreError(
+                f"`path={url!r}` cannot be opened: {error}. Pass a URL such as "
+                '"s3://bucket/run".'
+            ) from error
+        self.path = str(path).rstrip("/")
+        self._token: str | None = None
+        self._process = 0
+        self._checked = False
+
+    def __str__(self) -> str:
+        protocol = self.fs.protocol
+        name = protocol if isinstance(protocol, str) else protocol[0]
+        return f"{name}://{self.path.lstrip('/')}"
+
+    def claim(self) -> None:
+        """Take the run over; who had it is refused at its next write."""
+        if self._token is not None and self._process == os.getpid():
+            raise StoreError(
+                f"`{self}` is in use by another run of this store. Give each run a "
+                "folder of its own."
+            )
+        self._token, self._process = uuid.uuid4().hex, os.getpid()
+        owner = {"token": self._token, "host": socket.gethostname(), "pid": os.getpid()}
+        self._do("used", lambda: self.fs.makedirs(self.path, exist_ok=True))
+        self._do("used", lambda: self._pipe(_OWNER, json.dumps(owner).encode()))
+
+    def release(self) -> None:
+        """Give the run up; the objects stay."""
+        self._token = None
+
+    def is_claimed(self) -> bool:
+        """Whether `claim` was called."""
+        return self._token is not None
+
+    def exists(self, name: str) -> bool:
+        def looked_up() -> bool:
+            self.fs.invalidate_cache(self.path)
+            return self.fs.exists(self._at(name))
+
+        return self._do("read", looked_up)
+
+    def names(self) -> set[str]:
+        def listed() -> set[str]:
+            self.fs.invalidate_cache(self.path)
+            if not self.fs.exists(self.path):
+                return set()
+            found = self.fs.ls(self.path, detail=False)
+            return {posixpath.basename(str(name)) for name in found}
+
+        return self._do("read", listed)
+
+    def contents(self, name: str) -> bytes:
+        self._refuse_forked_child()
+        return self._cat(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        self._refuse_if_taken()
+        self._do("written", lambda: self._pipe(name, data))
+
+    def unlink(self, name: str) -> None:
+        def removed() -> None:
+            try:
+                self.fs.rm_file(self._at(name))
+            except FileNotFoundError:
+                return
+
+        self._do("written", removed)
+
+    def rename(self, name: str, to: str) -> None:
+        # Copied: were it moved, none would be there for a moment.
+        self._refuse_if_taken()
+        self._do("written", lambda: self.fs.cp_file(self._at(name), self._at(to)))
+
+    def _at(self, name: str) -> str:
+        return posixpath.join(self.path, name)
+
+    def _pipe(self, name: str, data: bytes) -> None:
+        self.fs.pipe_file(self._at(name), data)
+
+    def _cat(self, name: str) -> bytes:
+        try:
+            return self.fs.cat_file(self._at(name))
+        except FileNotFoundError as error:
+            raise SnapshotError(
+                f"`{self}/{name}` is not there. Its state is recomputed from an "
+                "earlier one."
+            ) from error
+        except Exception as error:
+            raise self._failed("read", error) from error
+
+    def _refuse_if_taken(self) -> None:
+        """Stop when another process has taken the run over."""
+        self._refuse_forked_child()
+        owner: dict[str, Any] = {}
+        try:
+            owner = json.loads(self._cat(_OWNER))
+        except (SnapshotError, ValueError):
+            pass  # Removed: nobody else has it.
+        if self._token is not None and owner.get("token", self._token) != self._token:
+            raise StoreError(
+                f"`{self}` was taken over by process {owner.get('pid')} on "
+                f"{owner.get('host')}, which goes on with the run. End this one."
+            )
+
+    def _refuse_forked_child(self) -> None:
+        if self._token is not None and self._process != os.getpid():
+            raise StoreError(
+                f"`{self}` is in use by the process that this one was forked from. "
+                "Give each process a folder of its own."
+            )
+
+    def _do(self, what: str, call: Any) -> Any:
+        """A call of the file system, whose errors are of any class."""
+        try:
+            return call()
+        except StoreError:
+            raise
+        except Exception as error:
+            raise self._failed(what, error) from error
+
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        return StoreError(
+            f"`{self}` cannot be {what} ({type(error).__name__}: {error}). Mend what "
+            "is wrong, and call again: the run goes on where it was."
+        )
+
 
 C = TypeVar("C")
 

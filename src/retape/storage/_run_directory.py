@@ -28,6 +28,22 @@ class Folder:
 
     __slots__ = ()
 
+    def claim(self) -> None:
+        """Keep all other processes out, until `release` or this process's end.
+
+        Raises:
+            StoreError: If another process, or this one, has it, or it cannot be made.
+        """
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Let others in; the files stay."""
+        raise NotImplementedError
+
+    def is_claimed(self) -> bool:
+        """Whether `claim` was called, by this process or the one it was forked from."""
+        raise NotImplementedError
+
     def names(self) -> set[str]:
         """The names of all files."""
         raise NotImplementedError
@@ -169,11 +185,6 @@ class RunDirectory(Folder):
         return str(self.path)
 
     def claim(self) -> None:
-        """Keep all other processes out, until `release` or this process's end.
-
-        Raises:
-            StoreError: If another process, or this one, has it, or it cannot be made.
-        """
         if self._lock is not None and self._lock.is_ours():
             raise StoreError(
                 f"`{self}` is in use by another run of this store. Give each run a "
@@ -196,13 +207,11 @@ class RunDirectory(Folder):
             raise failed(self.path, "used", error) from error
 
     def release(self) -> None:
-        """Let others in; the files stay."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def is_claimed(self) -> bool:
-        """Whether `claim` was called, by this process or the one it was forked from."""
         return self._lock is not None
 
     def exists(self, name: str) -> bool:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._base import AnotherRun, SnapshotStore, is_durable
-from retape.storage._record import Record
+from retape.storage._base import AnotherRun, Record, SnapshotStore, is_durable
 
 C = TypeVar("C")
 

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape._extras import require
+from retape.storage._base import Record
 from retape.storage._disk import DiskStore
-from retape.storage._record import Record
 from retape.storage._sharded._array_directory import ArrayDirectory, stem_of
 from retape.storage._sharded._array_files import (
     DTYPES,
@@ -30,8 +30,7 @@ from retape.storage._sharded._array_files import (
     sharding_on,
     spec_of,
 )
-from retape.storage._sharded._processes import processes_of
-from retape.storage._sharded._shared_directory import SharedDirectory
+from retape.storage._sharded._shared_directory import SharedDirectory, processes_of
 from retape.storage._trees._kinds import opaque, take_apart
 from retape.storage._trees._leaves import PLAIN, is_array
 

@@ -1,4 +1,9 @@
-"""A store that writes fewer bytes: arrays go through a codec on their way."""
+"""A store that writes fewer bytes: arrays go through a codec on their way.
+
+What is written says how it is read: the kind of its bytes, its type and its shape.
+Bytes never unpack to more than a thousand times their number; what would is written
+with zeros behind it, so that a file cannot claim more memory than it is honest about.
+"""
 
 # Snapshots are of any type, so strict checking would only ask for casts.
 # pyright: standard
@@ -6,17 +11,28 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
-from retape.storage._base import SnapshotStore, check_store_inside
+from retape.storage._base import Record, SnapshotStore, check_store_inside
 from retape.storage._codec import UNREADABLE
 from retape.storage._codecs._codec import Codec, named
-from retape.storage._codecs._compress import compress, decompress
-from retape.storage._record import Record
+from retape.storage._codecs._lossy import (
+    pack_rounded,
+    roundable_numbers,
+    unpack_rounded,
+)
+from retape.storage._codecs._packers import damaged, pack_bytes, unpacked
+from retape.storage._trees._dtypes import dtype_from_json, dtype_to_json
 from retape.storage._trees._serialize import lay_out, strip, unstrip
 from retape.storage._wrapper import StoreWrapper
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
 
 C = TypeVar("C")
 
@@ -210,3 +226,57 @@ def _unpacked(found: Any, step: int) -> Any:
             f"the snapshot of step {step} was not written by a `CodecStore`, or is "
             f"damaged ({type(error).__name__}). Its state is recomputed."
         ) from None
+
+
+MOST = 1000
+"""A byte unpacks to no more than so many."""
+
+
+def compress(array: Array, codec: Codec) -> tuple[dict[str, Any], Array]:
+    """What a file says about the bytes, and the bytes.
+
+    Raises:
+        PlanError: If a number is too large for the type that it is rounded to.
+    """
+    import numpy as np
+
+    is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
+    flat = np.asarray(array.T if is_turned else array, order="C")
+    spec: dict[str, Any] = {
+        "d": dtype_to_json(array.dtype),
+        "n": flat.shape,
+        "f": is_turned,
+    }
+    numbers = roundable_numbers(flat) if codec.is_lossy else None
+    how, data = ("", b"") if numbers is None else pack_rounded(numbers, codec)
+    if not how:
+        how, data = pack_bytes(flat, codec)
+    padding = -(-flat.nbytes // MOST) - len(data)
+    data += bytes(max(0, padding))
+    return spec | {"k": how, "l": len(data) - max(0, padding)}, np.frombuffer(
+        data, np.uint8
+    )
+
+
+def decompress(spec: dict[str, Any], data: Array) -> Array:
+    """The array.
+
+    Raises:
+        SnapshotError: If the bytes unpack to more or fewer than they should.
+    """
+    import numpy as np
+
+    dtype, shape = dtype_from_json(spec["d"]), tuple(spec["n"])
+    nbytes = dtype.itemsize * prod(shape)
+    if dtype.hasobject or nbytes > MOST * len(data) or min(shape, default=0) < 0:
+        raise damaged(f"{nbytes} bytes are claimed of {len(data)}")
+    raw = data[: spec["l"]].tobytes()
+    kind, _, scale = spec["k"].partition(" ")
+    if kind in ("none", "zlib+", "zstd+"):
+        text = unpacked(raw, kind, nbytes, dtype.itemsize)
+        flat = np.frombuffer(text, dtype).reshape(shape).copy()
+    else:
+        real = dtype if dtype.kind == "f" else np.dtype(f"f{dtype.itemsize // 2}")
+        wide = shape if dtype.kind == "f" else (*shape[:-1], 2 * shape[-1])
+        flat = unpack_rounded(raw, kind, scale, real, wide).view(dtype).reshape(shape)
+    return flat.T if spec["f"] else flat

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape._errors import PlanError
 from retape.storage._codecs._codec import Codec
-from retape.storage._codecs._lossless import shuffled, unpacked
-from retape.storage._codecs._packers import damaged, must_be
+from retape.storage._codecs._packers import damaged, must_be, shuffled, unpacked
 
 if TYPE_CHECKING:
     import numpy as np

@@ -31,8 +31,11 @@ from retape.storage._trees._dtypes import (
     dtype_to_json,
     registered_dtype,
 )
-from retape.storage._trees._jax_arrays import jax_from_array, jax_to_array
-from retape.storage._trees._jax_digest import digest_jax_array
+from retape.storage._trees._jax_arrays import (
+    digest_jax_array,
+    jax_from_array,
+    jax_to_array,
+)
 from retape.storage._trees._kinds import (
     ARRAY_SUBCLASSES,
     builder,

@@ -23,8 +23,8 @@ from retape.engines.eager.trace._geometry import below_autograd, storage_refcoun
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._run import Run
 from retape.storage import SnapshotStore
-from retape.storage._any_store import AnyStore, store_of
 from retape.storage._base import is_durable
+from retape.storage._disk import AnyStore, store_of
 from retape.storage._memory import MemoryStore
 
 Store = SnapshotStore[Any]

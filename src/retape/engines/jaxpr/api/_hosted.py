@@ -31,7 +31,7 @@ from retape.engines.jaxpr.sweep._machine import JaxprMachine
 from retape.engines.jaxpr.xla._ahead_of_time import checked_results
 from retape.plan._base import Plan
 from retape.plan._prediction import AnySchedule
-from retape.storage._any_store import AnyStore, store_of
+from retape.storage._disk import AnyStore, store_of
 
 
 def run_hosted(

@@ -26,7 +26,7 @@ from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
 from retape.plan._support import check_no_plan
-from retape.storage._any_store import AnyStore
+from retape.storage._disk import AnyStore
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -18,7 +18,8 @@ def work_bytes(compiled: Compiled) -> int:
 
     Fusion makes most intermediates vanish; on the other hand XLA copies registers
     where loops hand them over, four times at most in the programs measured. Both
-    together were never below what the compiler reported (`benchmarks/accelerators/run.py`).
+    together were never below what the compiler reported
+    (`benchmarks/accelerators/run.py`).
     """
     halves = [t.halves for t in compiled.taped.values()]
     jaxprs = [t.code.jaxpr for t in compiled.taped.values()]
