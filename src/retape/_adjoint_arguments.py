@@ -1,8 +1,7 @@
 """The arguments of `adjoint` and what is like it: checked, and made into a run."""
 
 from collections.abc import Callable
-from operator import index
-from typing import Any, SupportsIndex, TypeVar, cast
+from typing import Any, TypeVar
 
 from retape._errors import PlanError
 from retape._reads import unwrapped
@@ -18,6 +17,7 @@ from retape.driver._step_machine import StepMachine
 from retape.driver._user_functions import check_functions
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
+from retape.schedule._whole import whole
 from retape.storage import SnapshotStore, fingerprint, tree_nbytes
 from retape.storage._base import is_durable
 
@@ -50,7 +50,7 @@ def machine_of(
             f"`steps={steps}` and `Program(done={program.done})`: pass one of them, "
             "the number of steps or a predicate that is true at the end."
         )
-    count = None if steps is None else _step_count(steps)
+    count = None if steps is None else whole("steps", steps, 0)
     if seed is None and program.cost_gradient is None:
         raise PlanError(
             "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from the "
@@ -59,20 +59,6 @@ def machine_of(
         )
     check_functions({"seed": seed}, of, ())
     return StepMachine(program, x0, count, seed)
-
-
-def _step_count(steps: object) -> int:
-    """A number of steps, which may be an integer of NumPy's."""
-    try:
-        count = -1 if isinstance(steps, bool) else index(cast("SupportsIndex", steps))
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise PlanError(
-            f"`steps={steps!r}` is not valid: a run has zero or more steps. Pass an "
-            "integer."
-        )
-    return count
 
 
 def planned(

@@ -59,7 +59,9 @@ def explain(
     """
     plan = budgeted(plan, memory)
     known = replace(program, done=None)
-    machine = machine_of(known, x0, whole("steps", steps), _no_seed, "retape.explain")
+    machine = machine_of(
+        known, x0, whole("steps", steps, 0), _no_seed, "retape.explain"
+    )
     chosen, tape_bytes = planned(machine, plan, None)
     return chosen.predict(steps, tree_nbytes(x0), tape_bytes)
 

@@ -36,7 +36,7 @@ Chain("ab", [1, 1], [1, 1], 6) -> are not valid: pass three sequences
 Chain([1, 2], [1.5, 1], [1, 1], 6) -> are not valid: pass three sequences
 Chain([None, 1], [1, 1], [1, 1], 6) -> are not valid: pass three sequences
 retape.chain(forward=1, states=[1], tapes=[1], budget=6) -> are not valid: pass three sequences with one
-Chain([1], [1], [1], 5, units=0) -> `units=0` is not valid: the budget
+Chain([1], [1], [1], 5, units=0) -> `units=0` is not valid: it counts the parts
 Chain([1] * 3, [2] * 3, [3] * 3, 4) -> least possible is 5 bytes
 Chain([1] * 3, [2] * 3, [3] * 3, 5, units=2) -> It would do with more than `units=2`
 Chain([1] * 900, [2] * 900, [3] * 900, 999) -> too large for the dyn
@@ -44,7 +44,7 @@ Hierarchy(5, ()) -> tiers named .. are not valid: pass at least one
 Hierarchy(5, (Tier("t0", 1),) * 2) -> tiers named .'t0', 't0'. are not
 Hierarchy(5, (Tier("t0", 0), Tier("t1", 0))) -> the start state needs a slot
 Hierarchy(5, ("disk",)) -> `'disk'` is not a tier. Pass `retape.Tier
-Hierarchy(-5, (Tier("t0", 1),)) -> `length=-5` and `stage=1` are not valid
+Hierarchy(-5, (Tier("t0", 1),)) -> `length=-5` is not valid
 Hierarchy(50, (Tier("a", 2, 1e308, 1e308),)).cost() -> cost more than numbers of floating
 Hierarchy(40_000, (Tier("a", 2, 1e308, 1e308), Tier("b", 2, 1e308, 1e308))).cost() -> cost more than numbers of floating
 Tier("", 1) -> `name=''` cannot be the name of a tier
@@ -55,12 +55,15 @@ Tier("a", "many") -> `snapshots='many'` is not an amount
 Tier("a", 1, write=-1) -> `write=-1` cannot be a cost
 Tier("a", 1, read=inf) -> `read=inf` cannot be a cost
 Tier("a", 1, read=10**400) -> cannot be a cost
-Mixed(-1, 3) -> `length=-1`, `budget=3` and `stage=1` are not valid
-Mixed(5, 3, stage=0) -> `stage=0` are not valid
-Mixed(5, 3, 0, 1) -> `state=0` and `tape=1` are not valid
+Mixed(-1, 3) -> `length=-1` is not valid
+Mixed(5, 3, stage=0) -> `stage=0` is not valid
+Mixed(5, 3, 0, 1) -> `state=0` is not valid
+OnlineBinomial(3, stage=0) -> `stage=0` is not valid
+OnlineMixed(5, stage=0) -> `stage=0` is not valid
+OnlineTiers((Tier("a", 1), Tier("b", 1)), stage=0) -> `stage=0` is not valid
 Mixed(5, 2, 3, 1) -> The least possible is 3\b
 Mixed(3, 1, 3, 1) -> The least possible is 2\b
-OnlineBinomial(0) -> `snapshots=0` is not valid: the start state
+OnlineBinomial(0) -> `snapshots=0` is not valid: it counts the snap
 OnlineMixed(budget=4, state=5) -> least possible is 5 \(5 B
 OnlineTiers([Tier("memory", 0), Tier("disk", 0)]) -> a near one and a far one.*Pass two
 OnlineTiers([Tier("memory", 3)]) -> a near one and a far one.*Pass two
@@ -71,12 +74,12 @@ to_checkpoint_schedules(OnlineBinomial(3), 5) -> told to an online schedule by `
 to_checkpoint_schedules(OnlineBinomial(3, stage=2)) -> Leave `stage` out
 to_checkpoint_schedules(Schedule(4, 2)) -> Pass its number of steps; an online
 to_checkpoint_schedules(Schedule(4, 2), 4, drops=True) -> Leave it out
-retape.Plan(sweeps=1.5) -> `sweeps=1.5` is not valid
-retape.fixed_space(snapshots=True) -> `snapshots=True` is not valid
+retape.Plan(sweeps=1.5) -> `sweeps=1.5` is not an integer
+retape.fixed_space(snapshots=True) -> `snapshots=True` is not an integer
 retape.fixed_space(snapshots=3, split="treeverse").predict(10**30) -> different intervals
 retape.logarithmic().resolve(-1) -> `n=-1` is not valid
 retape.logarithmic().resolve(5, 3) -> follows from both or from nei
-retape.logarithmic().resolve(5, 3, -1) -> bytes cannot be negative
+retape.logarithmic().resolve(5, 3, -1) -> `tape_bytes=-1` is not valid
 retape.segments().resolve(None) -> needs the number of steps beforehand
 retape.fixed_time(sweeps=2).resolve(None) -> needs the number of steps beforehand
 retape.within(29).resolve(100, 10, 20) -> The least possible is 30 bytes

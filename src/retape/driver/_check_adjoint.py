@@ -162,7 +162,7 @@ def check_adjoint(
         )
     program = replace(program, done=None, observe=None)
     step, cost = program.one_step, program.cost
-    length, rng = whole("steps", steps), np.random.default_rng(0)
+    length, rng = whole("steps", steps, 0), np.random.default_rng(0)
     dot = inner or own_product
     each = _spread(length, tried)
     states, last = _states(program, x0, length, each)

@@ -21,10 +21,8 @@ from retape._errors import PlanError
 from retape.plan._options import (
     Loops,
     Memory,
-    check_count,
     check_offload,
     check_split,
-    check_stage,
 )
 from retape.plan._pick import pick
 from retape.plan._prediction import AnySchedule, Bytes, Prediction, Resolved
@@ -87,13 +85,12 @@ class Plan:
 
     def __post_init__(self) -> None:
         made: dict[str, Any] = {
-            "stage": check_stage(self.stage),
             "split": check_split(self.split),
             "offload": check_offload(self.offload),
         }
-        for name, why in COUNTED.items():
+        for name in ("snapshots", "sweeps", "stage"):
             if getattr(self, name) is not None:
-                made[name] = check_count(name, getattr(self, name), why)
+                made[name] = whole(name, getattr(self, name), 1)
         if self.memory is not None:
             made["memory"] = parse_bytes(self.memory, "memory")
         for name, value in made.items():
@@ -191,12 +188,7 @@ class Plan:
             >>> retape.fixed_space(snapshots=3).resolve(10)
             Resolved(alpha=1, d=3, t=2)
         """
-        n = None if n is None else whole("n", n)
-        if n is not None and n < 0:
-            raise PlanError(
-                f"`n={n}` is not valid: the number of steps is at least 0. Pass the "
-                "length of the run."
-            )
+        n = None if n is None else whole("n", n, 0)
         if n == 0:
             return Resolved(1, 0, 0)
         alpha, d = pick(self, n, both_bytes(capsule_bytes, tape_bytes))
@@ -282,7 +274,7 @@ class Plan:
             >>> prediction.advances, prediction.peak_snapshots, prediction.t
             (3999, 9, 5)
         """
-        n = whole("n", n)
+        n = whole("n", n, 0)
         alpha, d, t = self.resolve(n, capsule_bytes, tape_bytes)
         counts = Schedule(n, d, alpha, self.split).counts()
         both = both_bytes(capsule_bytes, tape_bytes)
@@ -338,12 +330,6 @@ class Plan:
         return f"retape.{name}({', '.join(said)})"
 
 
-COUNTED = {
-    "snapshots": "holds the start state, so there is at least one",
-    "sweeps": "is how often a step may be advanced, at least once",
-}
-
-
 def _default_of(each: Field[Any]) -> Any:
     made = each.default_factory
     return each.default if made is MISSING else made()
@@ -358,11 +344,5 @@ def both_bytes(capsule_bytes: int | None, tape_bytes: int | None) -> Bytes | Non
             f"`capsule_bytes={capsule_bytes}` and `tape_bytes={tape_bytes}`: a stage "
             "length follows from both or from neither. Pass the two of them."
         )
-    capsule_bytes = whole("capsule_bytes", capsule_bytes)
-    tape_bytes = whole("tape_bytes", tape_bytes)
-    if capsule_bytes < 0 or tape_bytes < 0:
-        raise PlanError(
-            f"`capsule_bytes={capsule_bytes}` and `tape_bytes={tape_bytes}`: bytes "
-            "cannot be negative. Pass the bytes of a snapshot and of a taped step."
-        )
-    return capsule_bytes, tape_bytes
+    w = whole("capsule_bytes", capsule_bytes, 0)
+    return w, whole("tape_bytes", tape_bytes, 0)

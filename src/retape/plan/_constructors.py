@@ -5,15 +5,15 @@ from typing import Any
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.plan._base import COUNTED, Plan
+from retape.plan._base import Plan
 from retape.plan._mixed import MixedSpace
 from retape.plan._options import (
     Kind,
     Memory,
-    check_count,
     keeps_tapes,
 )
 from retape.schedule._split import Split
+from retape.schedule._whole import whole
 
 
 def fixed_space(
@@ -53,7 +53,7 @@ def fixed_space(
         >>> mixed.predict(1000).advances
         1823
     """
-    check_count("snapshots", snapshots, COUNTED["snapshots"])
+    whole("snapshots", snapshots, 1)
     if not keeps_tapes(store):
         return Plan(snapshots=snapshots, stage=stage, split=split, offload=offload)
     if offload is not None:
@@ -91,7 +91,7 @@ def fixed_time(
         >>> retape.fixed_time(sweeps=3).resolve(1000)
         Resolved(alpha=1, d=17, t=3)
     """
-    check_count("sweeps", sweeps, COUNTED["sweeps"])
+    whole("sweeps", sweeps, 1)
     return Plan(sweeps=sweeps, stage=stage, split=split, offload=offload)
 
 

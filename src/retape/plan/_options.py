@@ -1,6 +1,5 @@
 """Options of plans, and their checks."""
 
-import operator
 from collections.abc import Set
 from typing import Literal, TypeAlias, get_args
 
@@ -29,34 +28,6 @@ def check_loops(loops: object) -> Loops | None:
         "trip count, as on a GPU, 'host' for loops that end by themselves, as on the "
         "CPU, or None to go by the platform."
     )
-
-
-def check_count(name: str, value: object, why: str) -> int:
-    """A positive integer, as Python's own; NumPy's are integers too."""
-    try:
-        count = 0 if isinstance(value, bool) else operator.index(value)  # pyright: ignore
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise PlanError(
-            f"`{name}={value!r}` is not valid: `{name}` {_kind_or(value, why)}. Pass a "
-            "positive integer."
-        )
-    return count
-
-
-def _kind_or(value: object, why: str) -> str:
-    if hasattr(value, "__index__") and not isinstance(value, bool):
-        return why
-    return f"is a whole number, and this a `{type(value).__name__}`"
-
-
-def check_stage(stage: int | None) -> int | None:
-    """A stage length, or `None`."""
-    if stage is None:
-        return None
-    why = "is how many steps are taped at a time, at least one"
-    return check_count("stage", stage, why)
 
 
 def check_split(split: Split) -> Split:

@@ -105,21 +105,15 @@ class Chain:
                 f"`forward` has {n} entries, `states` {len(self.states)} and `tapes` "
                 f"{len(self.tapes)}. Pass one of each for every step."
             )
-        if min([0, *self.forward, *self.states, *self.tapes]) < 0 or self.budget < 0:
+        if min([0, *self.forward, *self.states, *self.tapes]) < 0:
             raise PlanError(
-                "`forward`, `states`, `tapes` and `budget` hold a negative number. "
-                "Costs and bytes cannot be negative."
+                "`forward`, `states` and `tapes` hold a negative number. Costs and "
+                "bytes cannot be negative."
             )
         if not all(map(isfinite, self.forward)):
             raise PlanError(
                 "`forward` holds a cost that is not finite. Pass the cost of each "
                 "step, in any one unit."
-            )
-        if self.units is not None and self.units < 1:
-            raise PlanError(
-                f"`units={self.units}` is not valid: the budget is divided into so "
-                "many "
-                "parts. Pass a positive integer, or leave it out for single bytes."
             )
         object.__setattr__(self, "_table", self._make_table())
         if self._table.best() == inf:
@@ -141,9 +135,9 @@ class Chain:
             ) from None
         for name, made in (("forward", forward), ("states", states), ("tapes", tapes)):
             object.__setattr__(self, name, tuple(made))
-        settle(self, "budget")
+        settle(self, budget=0)
         if self.units is not None:
-            settle(self, "units")
+            settle(self, units=1)
 
     @property
     def exact(self) -> bool:

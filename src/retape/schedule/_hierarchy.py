@@ -53,13 +53,8 @@ class Hierarchy:
     stage: int = 1
 
     def __post_init__(self) -> None:
-        settle(self, "length", "stage")
+        settle(self, length=0, stage=1)
         object.__setattr__(self, "tiers", tuple(self.tiers))
-        if self.length < 0 or self.stage < 1:
-            raise PlanError(
-                f"`length={self.length}` and `stage={self.stage}` are not valid: pass "
-                "zero or more steps, in stages of at least one."
-            )
         check_tiers(self.tiers)
         if not any(self._slots) and self.length > self.stage:
             raise PlanError(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from retape._bytes import format_bytes
-from retape._errors import BudgetError, PlanError
+from retape._errors import BudgetError
 from retape.schedule._action import Action
 from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts, TierCounts
@@ -64,18 +64,7 @@ class Mixed:
     stage: int = 1
 
     def __post_init__(self) -> None:
-        settle(self, "length", "budget", "state", "tape", "stage")
-        if min(self.length, self.budget) < 0 or self.stage < 1:
-            raise PlanError(
-                f"`length={self.length}`, `budget={self.budget}` and "
-                f"`stage={self.stage}` are not valid: pass zero or more steps, zero "
-                "or more slots, and stages of at least one step."
-            )
-        if min(self.state, self.tape) < 1:
-            raise PlanError(
-                f"`state={self.state}` and `tape={self.tape}` are not valid: whatever "
-                "is kept takes room. Pass positive integers, such as bytes."
-            )
+        settle(self, length=0, budget=0, state=1, tape=1, stage=1)
         if self.budget < self.least_budget():
             least = self.least_budget()
             raise BudgetError(

@@ -45,16 +45,14 @@ class Schedule:
     split: Split = "binomial"
 
     def __post_init__(self) -> None:
-        settle(self, "length", "snapshots", "stage")
+        settle(self, length=0, stage=1)
         if self.split not in get_args(Split):
             raise PlanError(
                 f"`split={self.split!r}` is not known. Pass one of "
                 f"{', '.join(map(repr, get_args(Split)))}."
             )
-        _at_least("length", self.length, 0)
-        _at_least("stage", self.stage, 1)
         # A run of a single stage needs no slot.
-        _at_least("snapshots", self.snapshots, 1 if self.length > self.stage else 0)
+        settle(self, snapshots=1 if self.length > self.stage else 0)
 
     @property
     def stages(self) -> int:
@@ -84,18 +82,3 @@ class Schedule:
             return binomial_counts(self.length, self.stage, self.snapshots)
         policy, room = split_policy(self.split, self.stages, self.snapshots)
         return policy_counts(policy, self.length, self.stage, room).counts
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise PlanError(
-            f"`{name}={value}` is not valid: it counts "
-            f"{_COUNTED[name]}, of which there must be at least {least}."
-        )
-
-
-_COUNTED = {
-    "length": "the steps of a run",
-    "stage": "the steps taped at a time",
-    "snapshots": "the snapshots alive at once, the start state's included",
-}

@@ -40,7 +40,7 @@ from retape.schedule._binomial import beta, optimal_advances
 from retape.schedule._hierarchy import check_tiers
 from retape.schedule._mixed_room import mixed_policy
 from retape.schedule._online_doubling import Doubling, gap_advances
-from retape.schedule._online_least_cost import LeastCost, Placed, enough
+from retape.schedule._online_least_cost import LeastCost, Placed
 from retape.schedule._online_tiers import TieredPlacement
 from retape.schedule._policy_stream import Held, Stream
 from retape.schedule._split import BinomialPolicy
@@ -108,7 +108,7 @@ class Online:
         Raises:
             PlanError: If `length` is no number of steps.
         """
-        length, stage = whole("length", length), self.stage
+        length, stage = whole("length", length, 0), self.stage
         last = _last(length, stage)
         state, final, placed = _placements(self, last)
         at = 0
@@ -164,8 +164,7 @@ class OnlineBinomial(Online):
     placement: PlacementName = "least-cost"
 
     def __post_init__(self) -> None:
-        settle(self, "stage")
-        object.__setattr__(self, "snapshots", enough(self.snapshots))
+        settle(self, snapshots=1, stage=1)
         if self.placement not in get_args(PlacementName):
             raise PlanError(
                 f"`placement={self.placement!r}` is not known. Pass 'least-cost' or "
@@ -244,7 +243,7 @@ class OnlineTiers(Online):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tiers", tuple(self.tiers))
-        settle(self, "stage")
+        settle(self, stage=1)
         check_tiers(self.tiers)
         if len(self.tiers) != 2 or not any(self._slots):
             raise PlanError(
@@ -302,6 +301,7 @@ class OnlineMixed(Online):
     stage: int = 1
 
     def __post_init__(self) -> None:
+        settle(self, budget=0, state=1, tape=1, stage=1)
         if self.budget < self.state:
             raise BudgetError(
                 f"`budget={self.budget}` does not hold the start state of a run whose "

@@ -6,7 +6,8 @@
 from dataclasses import dataclass, replace
 
 from retape.schedule._binomial import known_advances
-from retape.schedule._online_least_cost import NOTHING, Placed, enough
+from retape.schedule._online_least_cost import NOTHING, Placed
+from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Doubling:
     @classmethod
     def begin(cls, snapshots: int) -> "Doubling":
         """The state before stage 0."""
-        return cls(enough(snapshots), (), tuple(range(snapshots)))
+        return cls(whole("snapshots", snapshots, 1), (), tuple(range(snapshots)))
 
     def place(self, stage: int) -> tuple["Doubling", Placed]:
         """Decide about the capsule before `stage`, which is not the last."""

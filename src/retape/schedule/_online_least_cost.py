@@ -9,7 +9,6 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from retape._errors import PlanError
 from retape.schedule._binomial import known_advances
 from retape.schedule._whole import whole
 
@@ -82,7 +81,7 @@ class LeastCost:
     @classmethod
     def begin(cls, snapshots: int) -> "LeastCost":
         """The state before stage 0."""
-        return cls(enough(snapshots), (), tuple(range(snapshots)))
+        return cls(whole("snapshots", snapshots, 1), (), tuple(range(snapshots)))
 
     def place(self, stage: int) -> tuple["LeastCost", Placed]:
         """Decide about the capsule before `stage`, which is not the last."""
@@ -194,14 +193,3 @@ def _fixed_costs(s: int, x: tuple[int, ...]) -> tuple[int, float, int, int]:
 
 
 NOTHING = Placed(None, ())
-
-
-def enough(snapshots: int) -> int:
-    """The number of snapshots, if there can be so many."""
-    snapshots = whole("snapshots", snapshots)
-    if snapshots < 1:
-        raise PlanError(
-            f"`snapshots={snapshots}` is not valid: the start state is always held. "
-            "Pass a positive integer."
-        )
-    return snapshots
