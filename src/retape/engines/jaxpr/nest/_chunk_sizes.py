@@ -126,8 +126,6 @@ def most_waits(compiled: Compiled, stage: int, advances: int, n: int) -> int | N
     if not sizes.is_single or sizes.guarded or sizes.dear or stage > LONGEST:
         return None
     (chunk,) = sizes.turns.values()
-    if advances == (n - 1) * stage and chunk >= stage and n > 1:
-        return 0  # all of it before the first turn
     chunks = -(-advances // stage) * -(-stage // chunk)
     return n + chunks if chunk <= stage else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isqrt
 
 from retape._errors import BudgetError
 from retape.engines.jaxpr.codegen._compiled import Compiled, with_thin_tape
@@ -20,6 +21,7 @@ from retape.engines.jaxpr.sizing._byte_counts import (
     stage_bytes,
 )
 from retape.engines.jaxpr.sizing._cost_model import device_cost, relative_cost
+from retape.engines.jaxpr.sweep._equal_parts import equal_parts
 from retape.plan._base import Plan
 
 _STAGES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, LONGEST)
@@ -97,6 +99,36 @@ def device_candidates(
         else:
             yield each
     yield from thin_candidates(plan, compiled)
+    yield from scanned_candidates(plan, compiled)
+
+
+def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
+    """Stages that each have a snapshot (`sweep/_equal_parts`), in the fewest bytes.
+
+    Args:
+        plan: The plan.
+        whole: The program, uncut.
+    """
+    for compiled in (whole, with_thin_tape(whole)):
+        n, fixed, w = (
+            compiled.program.length,
+            fixed_bytes(compiled),
+            snapshot_bytes(compiled),
+        )
+        if n is None or n < 2:
+            return
+        even = isqrt(n * w // max(1, bytes_per_step(compiled)))
+        lengths = range(max(2, even // 2), min(n, 2 * even) + 1)
+        sized = [(-(-n // k) * w + compiled.tape_bytes(k), k) for k in lengths]
+        if not sized:
+            continue
+        least, stage = min(sized)
+        d = bounded_by_length(n, compiled, stage)
+        settings = _settings_of(plan, stage, d, None)
+        if fixed + least <= plan.limit and equal_parts(
+            compiled, replace(settings, device=True)
+        ):
+            yield Candidate(compiled, settings, device_cost(compiled, settings, whole))
 
 
 def thin_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:

@@ -12,6 +12,8 @@ layer of a small network that is more than running it once again:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import TapedCode
@@ -19,6 +21,7 @@ from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.nest._both_branches import kernel_price
 from retape.engines.jaxpr.nest._chunk_sizes import KERNEL
+from retape.engines.jaxpr.sweep._equal_parts import equal_parts
 from retape.schedule import Schedule
 
 CACHE = 1 << 24
@@ -28,6 +31,8 @@ _BALANCE = 40
 _TURN, _CHUNK = 24, 18
 """Kernels of a turn and of a chunk to advance besides its steps: 18 and 12 (XLA:GPU for
 an H100, November 2026), and a wait each, in the time of five."""
+_PART = 10
+"""Kernels of a stage that has a snapshot, besides its steps (XLA:GPU, likewise)."""
 _RUN = 64
 """Steps that a run of unknown length is thought to have at least."""
 
@@ -59,6 +64,10 @@ def device_cost(compiled: Compiled, settings: Settings, whole: Compiled) -> floa
     again = any(t.thin for t in compiled.taped.values())
     advanced = relative_cost(compiled, settings, whole)
     stages = -(-n // settings.stage)
+    if equal_parts(compiled, replace(settings, device=True)):
+        taped = max(sum(t.pushes().values()) for t in compiled.taped.values())
+        steering = taped + stages * _PART / n
+        return advanced + again + steering / step_kernels(compiled)
     chunks = stages + advanced * n / settings.stage
     steering = (stages * _TURN + chunks * _CHUNK) / (n * step_kernels(compiled))
     return advanced + again + steering

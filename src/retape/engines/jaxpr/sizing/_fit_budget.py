@@ -44,6 +44,7 @@ from retape.engines.jaxpr.sizing._candidates import (
     device_candidates,
     is_good_enough,
     refusal,
+    scanned_candidates,
     sort_key,
     tapeless_candidates,
     thin_candidates,
@@ -191,8 +192,13 @@ class BudgetSearch:
         """
         estimate = peak_bytes(found.compiled, found.settings) / self.shared
         room = int((plan.limit + estimate - taken - _SPARE) * self.shared)
-        others = list(thin_candidates(replace(plan, memory=max(1, room)), self.whole))
-        if not any(c.compiled is found.compiled for c in others):
+        corrected = replace(plan, memory=max(1, room))
+        others = [
+            *thin_candidates(corrected, self.whole),
+            *scanned_candidates(corrected, self.whole),
+        ]
+        alike = [c.compiled for c in others if c.compiled is not self.whole]
+        if not any(c is found.compiled for c in alike):
             return None
         best = min(others, key=sort_key)
         if best.price >= found.price and taken <= plan.limit:

@@ -30,9 +30,8 @@ from retape.engines.jaxpr.nest._known_trips import emit
 from retape.engines.jaxpr.nest._resumable_nest import Pass, State
 from retape.engines.jaxpr.sweep._forward import Advance, Tape
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
-from retape.engines.jaxpr.sweep._state import empty_tape
+from retape.engines.jaxpr.sweep._state import empty_tape, output_of
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
-from retape.engines.jaxpr.sweep._values import output_of
 from retape.engines.jaxpr.xla._ahead_of_time import call_compiled
 from retape.plan._options import Loops
 

@@ -17,9 +17,8 @@ reverse, chunk by chunk; what is behind it is called for whenever it is reached:
 Decisions, restores and stores are choices between values: nobody waits for them. A
 stage that takes several chunks takes several turns. Where each takes one, and their
 number is known, the turns are a loop of known trip count: then, with S stages that are
-advanced a times in all, the host waits S + a times, else 2 S + a + 1. With a snapshot
-for each stage all that is advanced is advanced before the first turn, S - 1 chunks, and
-nobody waits.
+advanced a times in all, the host waits S + a times, else 2 S + a + 1. Where there is a
+snapshot for each stage of a loop nothing is to be decided (`sweep/_equal_parts`).
 
 A run that nobody sweeps back, for the value of a function that is also differentiated,
 is only advanced, the last block done once in the end (`chunked_run`):
@@ -35,7 +34,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
@@ -45,15 +43,13 @@ from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
-from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, chunk_sizes
 from retape.engines.jaxpr.nest._known_trips import emit
 from retape.engines.jaxpr.nest._resumable_nest import OK, Pass, State
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, assign, inputs
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
-from retape.engines.jaxpr.sweep._state import register_outs
+from retape.engines.jaxpr.sweep._state import evaluate_block, output_of, register_outs
 from retape.engines.jaxpr.sweep._sweep import Sweep
-from retape.engines.jaxpr.sweep._values import evaluate_block, output_of
 
 
 class DeviceSweep(Sweep):
@@ -93,28 +89,11 @@ class DeviceSweep(Sweep):
         none = jnp.zeros((), self.step_kind)
         state = state | {"goal": jnp.zeros((), self.kind), "asked": none, "to_go": none}
         state |= {k: jnp.asarray(False) for k in ("store", "stage", "begun")}
-        state = self.aim(state, jnp.asarray(True))
-        if not self.advances_once:
-            return state
-        carried = Carried(state, together=True)
-        move = lambda _, c: carried.values(self.move(carried.state(c)))  # noqa: E731
-        chunks = np.int32((self.turns or 1) - 1)
-        found = lax.fori_loop(np.int32(0), chunks, move, carried.values(state))
-        return carried.state(found)
-
-    @property
-    def advances_once(self) -> bool:
-        """Whether each stage has its snapshot, so that none is advanced twice."""
-        stages, chunks = self.turns, self.sizes.turns.values()
-        if stages is None or stages < 2 or self.settings.split != "binomial":
-            return False
-        in_one = self.settings.direct or min(chunks) >= self.settings.stage
-        return in_one and self.settings.snapshots >= stages - 1
+        return self.aim(state, jnp.asarray(True))
 
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
-        if not self.advances_once:
-            state = self.at_the_stage(state)
+        state = self.at_the_stage(state)
         if self.settings.direct:
             state = self.reverse_stage(state, state["stage"])
             return self.aim(state, state["end"] > 0)

@@ -41,7 +41,7 @@ from retape.engines.jaxpr.nest._resumable_nest import (
     runs,
 )
 from retape.engines.jaxpr.sweep._pin import pinned_state
-from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
+from retape.engines.jaxpr.sweep._state import evaluate_block, value_of
 
 _LARGEST_COPY = 4096
 """Elements of the largest array that is written in vain."""
@@ -178,15 +178,19 @@ class Tape(Forward):
 
     def computed(self, taped: TapedCode, state: State, counting: Any) -> State:
         """The state after a block, what the way back needs of it on the tape."""
+        state, values = self.run(taped, state)
+        self.push(taped, values, state, counting)
+        return state | {"left": state["left"] - 1}
+
+    def run(self, taped: TapedCode, state: State) -> tuple[State, list[Any]]:
+        """The state after a block, and what the way back needs of it."""
         code = taped.code
         state = pinned_state(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
         outs = evaluate_block(taped.halves.taped, values, runs(state, "left"))
         n = len(code.jaxpr.out_avals)
         old, state = state, assign(self.compiled, code, outs[:n], state)
-        counts = self.counts(taped, outs[:n], old)
-        self.push(taped, [*outs[n:], *counts], state, counting)
-        return state | {"left": state["left"] - 1}
+        return state, [*outs[n:], *self.counts(taped, outs[:n], old)]
 
     def counting(self, left: Any) -> Any:
         """One if this step counts, else zero."""

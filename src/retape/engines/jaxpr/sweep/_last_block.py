@@ -38,9 +38,8 @@ from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.nest._resumable_nest import OK, State
 from retape.engines.jaxpr.sweep._pin import pinned_state
 from retape.engines.jaxpr.sweep._reverse import Reverse
-from retape.engines.jaxpr.sweep._state import SweepCounts, before_run
+from retape.engines.jaxpr.sweep._state import SweepCounts, before_run, output_of
 from retape.engines.jaxpr.sweep._tapeless import pulled, pulled_changes
-from retape.engines.jaxpr.sweep._values import output_of
 from retape.engines.jaxpr.xla._scalar_guards import needs_guards
 
 

@@ -69,6 +69,8 @@ def pinned_state(
 
 def tied_state(state: State, keys: set[Location], by: str) -> State:
     """The state with these values tied to one that each turn of a loop changes."""
+    if isinstance(state[by], np.generic):
+        return state  # no loop changes it
     places = sorted(keys)
     values, count = tie([state[k] for k in places], state[by])
     return state | dict(zip(places, values, strict=True)) | {by: count}

@@ -19,7 +19,7 @@ from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen, where
 from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, Pass, State, pc_in
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
-from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
+from retape.engines.jaxpr.sweep._state import evaluate_block, value_of
 
 
 class Reverse(Pass):
@@ -60,14 +60,19 @@ class Reverse(Pass):
         taped = self.compiled.taped[label]
         state = dict(state)
         state["taped"] = state["taped"] - 1
-        values, counts = self.pop(taped, state)
-        state = self.pinned(taped, state)
+        return self.swept(taped, self.pop(taped, state), state)
+
+    def swept(self, taped: TapedCode, popped: list[Any], state: State) -> State:
+        """The state before a block, by what was taped of it."""
+        n = len(taped.halves.kinds)
+        counts = dict(zip(taped.counts(), popped[n:], strict=True))
+        state = dict(self.pinned(taped, state))
         sources = taped.halves.sources
-        values += [self.lasting(taped.code, i, counts, state) for i in sources]
-        sweep_back(self.compiled, taped, values, counts, state)
+        lasting = [self.lasting(taped.code, i, counts, state) for i in sources]
+        sweep_back(self.compiled, taped, [*popped[:n], *lasting], counts, state)
         return state
 
-    def pop(self, taped: TapedCode, state: State) -> tuple[list[Any], dict[Var, Any]]:
+    def pop(self, taped: TapedCode, state: State) -> list[Any]:
         """Pop what the last step taped: values, and loop counters."""
         kinds = taped.by_pool(taped.pushed())
         popped: dict[Kind, list[Any]] = {}
@@ -76,9 +81,7 @@ class Reverse(Pass):
         for kind, alike in kinds.items():
             i = self.pools[kind]
             popped[kind] = pop(state["pool", i], alike, state["tops"][i])
-        found = [popped[pool_of(kind)].pop(0) for kind in taped.pushed()]
-        n = len(taped.halves.kinds)
-        return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
+        return [popped[pool_of(kind)].pop(0) for kind in taped.pushed()]
 
     def pinned(self, taped: TapedCode, state: State) -> State:
         """See `_pin.pinned_state`: what follows from kept values is made here, too."""

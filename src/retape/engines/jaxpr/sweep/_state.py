@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN, Location
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -43,14 +44,16 @@ from retape.engines.jaxpr.control._integers import (
     step_type,
 )
 from retape.engines.jaxpr.control._settings import BACK, COUNT, ONLINE, Settings
-from retape.engines.jaxpr.ir._ir import Var
+from retape.engines.jaxpr.ir._ir import Atom, Lit, Var
 from retape.engines.jaxpr.jaxprs._avals import blank, zeros
+from retape.engines.jaxpr.nest._both_branches import without_waits
 from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.primitives._host_buffer import (
     allocate_on_host,
     can_wait,
     check_host_memory,
 )
+from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
 COUNTED = frozenset({"advances", "stores", "restores", "peak"})
 """Keys of what is only counted: nothing is decided by it."""
@@ -174,3 +177,43 @@ def register_outs(compiled: Compiled) -> dict[int, Location]:
         if isinstance(out, Var) and compiled.layout.where[out].kind == "register":
             found[i] = compiled.layout.where[out]
     return found
+
+
+# Values by where they live; operands stand beside the state ------------------------
+
+
+def value_of(
+    compiled: Compiled, var: Var, operands: Sequence[Any], state: State
+) -> Any:
+    """The value of a variable: an operand, or what its place in the state holds."""
+    place = compiled.layout.where[var]
+    return operands[place.index] if place.kind == "operand" else state[place]
+
+
+def output_of(
+    compiled: Compiled, atom: Atom, operands: Sequence[Any], state: State
+) -> Any:
+    """The value of one of the program's outputs, in the state at the end of a run."""
+    if isinstance(atom, Lit):
+        return jnp.asarray(atom.value, atom.aval.dtype)
+    return value_of(compiled, atom, operands, state)
+
+
+def evaluate_block(
+    jaxpr: core.ClosedJaxpr,
+    values: Sequence[Any],
+    truth: Any,
+    *,
+    keeps_branches: bool = False,
+) -> list[Any]:
+    """Evaluate a block's code, or its derivative.
+
+    Args:
+        jaxpr: The code.
+        values: Its inputs.
+        truth: A traced boolean that is true, for branches; `None` for an accelerator.
+        keeps_branches: Whether its conditionals are there to hold less at once.
+    """
+    if truth is None and not keeps_branches:
+        jaxpr = without_waits(jaxpr)
+    return evaluate_guarded(jaxpr, values, truth)

@@ -20,15 +20,16 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._device_sweep import DeviceSweep
+from retape.engines.jaxpr.sweep._equal_parts import equal_parts, sweep_equal_parts
 from retape.engines.jaxpr.sweep._last_block import is_single_block, sweep_single_block
 from retape.engines.jaxpr.sweep._state import (
     COUNTED,
     SweepCounts,
     initial,
+    output_of,
     register_outs,
 )
 from retape.engines.jaxpr.sweep._sweep import Sweep
-from retape.engines.jaxpr.sweep._values import output_of
 from retape.engines.jaxpr.sweep._watch import FIRST, NORMS, begin_watch
 from retape.engines.jaxpr.xla._single_kernel import in_one_kernel
 
@@ -86,6 +87,8 @@ def sweep(
     def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         if not watch and is_single_block(compiled, settings):
             return sweep_single_block(compiled, operands, cotangents)
+        if not watch and (parts := equal_parts(compiled, settings)):
+            return sweep_equal_parts(compiled, parts, operands, cotangents)
         return turns(operands, cotangents)
 
     # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's

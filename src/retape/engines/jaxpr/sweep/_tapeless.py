@@ -33,7 +33,7 @@ from retape.engines.jaxpr.sweep._reverse import (
     cotangents_out,
     cotangents_touched,
 )
-from retape.engines.jaxpr.sweep._values import evaluate_block
+from retape.engines.jaxpr.sweep._state import evaluate_block
 
 
 class Tapeless(Forward):

@@ -33,6 +33,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     default_plan,
     plan_of_settings,
 )
+from retape.engines.jaxpr.sweep._equal_parts import equal_parts
 from retape.engines.jaxpr.xla._described_devices import for_device
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
@@ -223,6 +224,8 @@ def _waits_of(
     program: Compiled, settings: Settings, prediction: Prediction | None
 ) -> int | None:
     """Waits of a GPU's host, at most, if the schedule is known."""
+    if equal_parts(program, settings):
+        return 0
     if prediction is None or not settings.device or settings.direct:
         return None
     counts = prediction.counts
