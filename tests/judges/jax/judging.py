@@ -53,6 +53,7 @@ WAYS: dict[str, Way] = {
     "vjp": _pulled,
     "checkpointed": lambda f, plan: jax.grad(retape.jax.checkpointed(f, plan=plan)),
     "store": lambda f, plan: retape.jax.grad(f, plan=plan, store=retape.MemoryStore()),
+    "device": lambda f, plan: retape.jax.grad(f, plan=plan, loops="device"),
 }
 
 LAYERS: dict[str, Function] = {
