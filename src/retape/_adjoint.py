@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from retape._adjoint_arguments import machine_of, run_through
+from retape._adjoint_arguments import machine_of, run_through, seeded
 from retape._forked._run import run_in_processes
 from retape.driver._health import Health
 from retape.driver._program import Program
@@ -109,7 +109,7 @@ def adjoint(
         (25.62890625, 136.6875)
     """
     plan, store = budgeted(plan, memory), store_of(store)
-    machine = machine_of(program, x0, steps, seed, "retape.adjoint")
+    machine = seeded(machine_of(program, x0, steps), seed, "retape.adjoint")
     watch = Bar() if progress is True else progress
     if program.hidden:
         outcome = run_in_processes(machine, plan, watch, store, key)

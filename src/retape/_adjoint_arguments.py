@@ -25,21 +25,13 @@ X = TypeVar("X")
 G = TypeVar("G")
 
 
-def machine_of(
-    program: Program[X, G],
-    x0: X,
-    steps: object,
-    seed: Callable[[X], G] | None,
-    of: str,
-) -> StepMachine[X, G]:
-    """The machine of a program, of arguments that go together.
+def machine_of(program: Program[X, G], x0: X, steps: object) -> StepMachine[X, G]:
+    """The machine of a program, which may be seeded later.
 
     Args:
         program: What the user passed.
         x0: The start state.
         steps: The number of steps, if it is given.
-        seed: From the last state to its cotangent.
-        of: What was called, for errors.
 
     Raises:
         PlanError: If the arguments do not go together.
@@ -51,14 +43,31 @@ def machine_of(
             "the number of steps or a predicate that is true at the end."
         )
     count = None if steps is None else whole("steps", steps, 0)
-    if seed is None and program.cost_gradient is None:
+    return StepMachine(program, x0, count)
+
+
+def seeded(
+    machine: StepMachine[X, G], seed: Callable[[X], G] | None, of: str
+) -> StepMachine[X, G]:
+    """The machine, with what its way back begins with.
+
+    Args:
+        machine: It.
+        seed: From the last state to its cotangent.
+        of: What was called, for errors.
+
+    Raises:
+        PlanError: If there is nothing to begin with.
+    """
+    if seed is None and machine.program.cost_gradient is None:
         raise PlanError(
             "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from the "
             "last state to its cotangent, or a program with `cost` and "
             "`cost_gradient`."
         )
     check_functions({"seed": seed}, of, ())
-    return StepMachine(program, x0, count, seed)
+    machine.seed = seed
+    return machine
 
 
 def planned(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from retape._adjoint import Adjoint
-from retape._adjoint_arguments import machine_of, planned, run_through
+from retape._adjoint_arguments import machine_of, planned, run_through, seeded
 from retape._forked._run import refuse_hidden
 from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
 from retape.driver._program import Program
@@ -59,9 +59,7 @@ def explain(
     """
     plan = budgeted(plan, memory)
     known = replace(program, done=None)
-    machine = machine_of(
-        known, x0, whole("steps", steps, 0), _no_seed, "retape.explain"
-    )
+    machine = machine_of(known, x0, whole("steps", steps, 0))
     chosen, tape_bytes = planned(machine, plan, None)
     return chosen.predict(steps, tree_nbytes(x0), tape_bytes)
 
@@ -112,7 +110,7 @@ def measure(
     """
     plan, store = budgeted(plan, memory), store_of(store)
     refuse_hidden(program, "measure")
-    machine = machine_of(program, x0, steps, seed, "retape.measure")
+    machine = seeded(machine_of(program, x0, steps), seed, "retape.measure")
     with Meter(after=progress) as meter:
         outcome, chosen, tape_bytes = run_through(
             machine, plan, store, key=key, progress=meter
@@ -121,11 +119,6 @@ def measure(
     sizes = tree_nbytes(x0), tape_bytes, tree_nbytes(cotangent)
     trace = _memory(chosen, steps, outcome.report.length, sizes, store, meter)
     return Adjoint(state, cotangent, replace(outcome.report, memory=trace), total)
-
-
-def _no_seed(state: object) -> Any:
-    """In the place of a function that is not called."""
-    del state
 
 
 def _memory(

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 from weakref import finalize
 
 from retape._adjoint import Adjoint
-from retape._adjoint_arguments import machine_of, planned
+from retape._adjoint_arguments import machine_of, planned, seeded
 from retape._errors import PlanError
 from retape._forked._run import refuse_hidden
 from retape.driver._loop import Run
@@ -94,13 +94,8 @@ class Forward(Generic[X, G]):
                 "gone. Pass several seeds to `gradients`, which runs back once for all "
                 "of them, or call `retape.forward` again."
             )
-        if seed is None and of.cost_gradient is None:
-            raise PlanError(
-                "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from "
-                "the last state to its cotangent, or `cost` and `cost_gradient` to "
-                "`retape.Program`."
-            )
-        self._machine.program, self._machine.seed = of, seed
+        self._machine.program = of
+        seeded(self._machine, seed, "Forward.gradient")
         try:
             (state, cost, cotangent, *_), report = run_back(self._paused)
         finally:
@@ -154,9 +149,7 @@ def forward(
     """
     plan, store = budgeted(plan, memory), store_of(store)
     refuse_hidden(program, "forward")
-    # A seed is asked for on the way back.
-    machine = machine_of(program, x0, steps, _no_seed, "retape.forward")
-    machine.seed = None
+    machine = machine_of(program, x0, steps)
     if is_durable(store):
         raise PlanError(
             f"`store={store!r}` outlives its process, and a value that waits for its "
@@ -165,11 +158,6 @@ def forward(
         )
     chosen, tape_bytes = planned(machine, plan, store)
     return Forward(machine, *run_to_the_end(machine, chosen, store, tape_bytes))
-
-
-def _no_seed(state: object) -> Any:
-    """In the place of a function that is passed later."""
-    del state
 
 
 def _for_each(reverse_step: Any, needed: Any, k: int, cotangents: Any) -> Any:

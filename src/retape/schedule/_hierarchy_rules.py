@@ -81,13 +81,12 @@ def decided(task: Task) -> Decided:
         return _cheapest(task, [])  # No table could tell schedules apart.
     for room in _rooms(task.stages, slots):
         policy = slots_told_apart(task.stages, room, tiers, forward)
-        total = _counted(policy, task.stages, room, tiers)
-        if _fits(total, slots, tiers):
-            cost = _cost(total, tiers, forward)
-            return _cheapest(task, [Decided(total, cost, True, policy, room)])
+        best = _weighed(task, slots, tiers, policy, room, exact=True)
+        if best is not None:
+            return _cheapest(task, [best])
     found: list[Decided] = []
     for order in _orders(slots, tiers):
-        found += _nested(task.stages, *order, forward)
+        found += _nested(task, *order)
     for near, far in _pairs(slots):
         found += _segments(task, near, far)
         found += _split(task, near, far)
@@ -110,20 +109,38 @@ def _cheapest(task: Task, found: Sequence[Decided]) -> Decided:
     return best
 
 
-def _nested(
-    stages: int, slots: Rooms, tiers: tuple[Tier, ...], forward: float
-) -> Iterator[Decided]:
+def _weighed(
+    task: Task,
+    slots: Rooms,
+    tiers: tuple[Tier, ...],
+    policy: Any,
+    room: Any,
+    *,
+    most: int = MOST_INTERVALS,
+    exact: bool = False,
+) -> Decided | None:
+    """What a policy comes to, if it fits the slots and is counted in some seconds."""
+    names = [tier.name for tier in tiers]
+    try:
+        total = policy_counts(policy, task.stages, 1, room, most=most, tiers=names)
+    except PlanError:
+        return None
+    used = total.counts.tiers
+    if any(used[name].peak > n for name, n in zip(names, slots, strict=True)):
+        return None
+    cost = _cost(total, tiers, task.costs.forward)
+    return Decided(total, cost, exact, policy, room)
+
+
+def _nested(task: Task, slots: Rooms, tiers: tuple[Tier, ...]) -> Iterator[Decided]:
     """What the rules for long runs come to, up to one that is the best of its kind."""
-    found = nested_policies(stages, slots, tiers, forward, _INTERVALS // 8)
-    for policy, room, is_endless, is_whole in found:
-        try:
-            most = _INTERVALS if is_endless else _INTERVALS // 4
-            total = _counted(policy, stages, room, tiers, most)
-        except PlanError:
-            continue
-        if _fits(total, slots, tiers):
-            cost = _cost(total, tiers, forward)
-            yield Decided(total, cost, False, policy, room)
+    forward = task.costs.forward
+    rules = nested_policies(task.stages, slots, tiers, forward, _INTERVALS // 8)
+    for policy, room, is_endless, is_whole in rules:
+        most = _INTERVALS if is_endless else _INTERVALS // 4
+        found = _weighed(task, slots, tiers, policy, room, most=most)
+        if found is not None:
+            yield found
             if is_whole:
                 return
 
@@ -173,23 +190,12 @@ def _split(task: Task, near: int, far: int) -> Iterator[Decided]:
     both = tuple(dict.fromkeys((near, far)))
     slots = tuple(task.slots[place] for place in both)
     tiers = tuple(task.tiers[place] for place in both)
-    forward = task.costs.forward
     if least_sweeps(task.stages, sum(slots)) > _INTERVALS // 16:
         return
-    policy = slots_for_parts(slots, tiers, forward)
-    try:
-        total = _counted(policy, task.stages, slots, tiers, _INTERVALS // 2)
-    except PlanError:
-        return
-    if _fits(total, slots, tiers):
-        yield Decided(total, _cost(total, tiers, forward), False, policy, slots)
-
-
-def _fits(total: Totals, slots: Rooms, tiers: tuple[Tier, ...]) -> bool:
-    used = total.counts.tiers
-    return all(
-        used[tier.name].peak <= most for tier, most in zip(tiers, slots, strict=True)
-    )
+    policy = slots_for_parts(slots, tiers, task.costs.forward)
+    found = _weighed(task, slots, tiers, policy, slots, most=_INTERVALS // 2)
+    if found is not None:
+        yield found
 
 
 def _rooms(stages: int, slots: Rooms) -> Iterator[Rooms]:
@@ -208,17 +214,6 @@ def _rooms(stages: int, slots: Rooms) -> Iterator[Rooms]:
         cells = stages * rooms * len(slots)
         if cells <= _CELLS and cells * stages <= EXACT:
             yield tuple(room)
-
-
-def _counted(
-    policy: Any,
-    stages: int,
-    room: Any,
-    tiers: Sequence[Tier],
-    most: int = MOST_INTERVALS,
-) -> Totals:
-    names = [tier.name for tier in tiers]
-    return policy_counts(policy, stages, 1, room, most=most, tiers=names)
 
 
 def _cost(total: Totals, tiers: Sequence[Tier], forward: float) -> float:
