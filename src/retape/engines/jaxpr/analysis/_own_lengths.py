@@ -16,12 +16,11 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, varying
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, named_by
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 
 _QUIET = frozenset(("axis_index", "pvary", "preduced", "vary_unreduced_cast"))
 """They name an axis, and no device waits for another."""
-
-_LOOP_NAMES = frozenset(("while", "scan"))
 
 
 def devices_run_apart() -> bool:
@@ -37,7 +36,7 @@ def choice_of(eqn: core.JaxprEqn) -> Any:
     if eqn.primitive.name == "while":
         return eqn.params["cond_jaxpr"].out_avals[0]
     branches = eqn.params["branches"] if eqn.primitive.name == "cond" else ()
-    if any(contains(b, lambda e: e.primitive.name in _LOOP_NAMES) for b in branches):
+    if any(contains(b, lambda e: is_a(e, Also.LOOP)) for b in branches):
         return eqn.invars[0].aval
     return None
 

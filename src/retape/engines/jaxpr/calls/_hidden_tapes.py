@@ -23,10 +23,9 @@ from retape.engines.jaxpr.intake._known_rules import rule_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, vjp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import source_line
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._subprogram import closed
-
-_LOOPS = frozenset(("while", "scan"))
 
 
 def warn_of_hidden_tapes(jaxpr: core.ClosedJaxpr, active: Sequence[bool]) -> None:
@@ -64,7 +63,7 @@ def _is_custom(eqn: core.JaxprEqn) -> bool:
 
 
 def _is_loop(eqn: core.JaxprEqn) -> bool:
-    return eqn.primitive.name in _LOOPS
+    return is_a(eqn, Also.LOOP)
 
 
 def _kept_bytes(eqn: Any, active: Sequence[bool]) -> int:

@@ -69,6 +69,8 @@ class Also(Flag):
     """A call by `jax.jit`."""
     INLINE = auto()
     """A call whose body may stand in its place."""
+    LOOP = auto()
+    """It runs what is inside as often as it says, or finds out."""
     REMAT = auto()
     """`jax.checkpoint`: it tapes what it is given."""
     OWN_SWEEP = auto()
@@ -122,8 +124,8 @@ TABLE: dict[str, Traits] = {
     "shard_map": Traits(also=Also.OWN_SWEEP),
     # Loops and branches
     "cond": Traits(kernel=Kernel.BODY),
-    "scan": Traits(kernel=Kernel.BODY, also=Also.NOT_FUSED),
-    "while": Traits(kernel=Kernel.BODY, also=Also.NOT_FUSED),
+    "scan": Traits(kernel=Kernel.BODY, also=Also.LOOP | Also.NOT_FUSED),
+    "while": Traits(kernel=Kernel.BODY, also=Also.LOOP | Also.NOT_FUSED),
     # Arithmetic on each element
     "abs": Traits(Again.FUSED, Kernel.ELEMENT),
     "acos": Traits(kernel=Kernel.ELEMENT, also=Also.SLOW),
