@@ -175,16 +175,17 @@ class CompiledCallable(ABC):
         where = parsed.text.where(parsed.node)
         names = [unit.build.fresh("argument") for _ in types]
         owner = Expressions(unit, parsed)
-        operands: list[Operand] = [
-            (Var(where, n), t) for n, t in zip(names, types, strict=True)
+        operands = [
+            Operand(Var(where, n), t) for n, t in zip(names, types, strict=True)
         ]
-        core, returns = self._root(owner, parsed.node, operands)
+        root = self._root(owner, parsed.node, operands)
+        returns = root.type
         if returns is UNKNOWN:
             parsed.text.refuse(parsed.node, "this function never returns")
         if isinstance(returns, OneOf):
             returns = OneOf(tuple(unit.told))
         pattern = tuple_pattern(names) if names else PConst(())
-        unit.definitions[ROOT] = Lambda(where, parsed.name, pattern, core, ())
+        unit.definitions[ROOT] = Lambda(where, parsed.name, pattern, root.core, ())
         setting = Setting(self._plan, lambda: None, Printer(unit), cache=self._cache)
         engine = make_engine(self._engine, unit.program(ROOT), setting)
         if isinstance(engine, CompiledEngine):

@@ -44,18 +44,18 @@ class ArrayItems(Terms):
     def item(self, node: ast.Subscript, env: "Variables") -> Operand:
         """`a[i]`, `a[i, j]`, or `t[0]` of a tuple."""
         owner, where = self._owner, self._owner.text.where(node)
-        core, type_ = owner.expr(node.value, env)
-        owner.fresh = False
+        operand = owner.expr(node.value, env)
+        core, type_ = operand.core, operand.type
         if isinstance(type_, RecordType) and is_dict(type_):
             index = owner.records.key(node, type_)
-            return owner.opened(where, type_, core, index), type_.items[index]
+            return Operand(owner.opened(where, type_, core, index), type_.items[index])
         if isinstance(type_, RecordType) and not issubclass(type_.made, tuple):
             self.refuse(node, f"{kind_of_type(type_)} has no items; read its fields")
         if isinstance(type_, TupleType):
             index = self._constant_index(node, len(type_.items))
-            return owner.opened(where, type_, core, index), type_.items[index]
+            return Operand(owner.opened(where, type_, core, index), type_.items[index])
         if type_ is UNKNOWN:
-            return core, UNKNOWN
+            return Operand(core, UNKNOWN)
         if isinstance(type_, ListType):
             if isinstance(node.slice, ast.Slice):
                 self.refuse(
@@ -64,12 +64,12 @@ class ArrayItems(Terms):
                 )
             at = owner.parts.index(node.slice, env)
             return owner.lists.item(
-                node, (core, type_), at[0], self._is_natural(node.slice, env)
+                node, operand, at.core, self._is_natural(node.slice, env)
             )
         if not isinstance(type_, ArrayType):
             self.refuse(node, f"{kind_of_type(type_)} has no items")
         if is_part(node, type_):
-            return owner.parts.read(node, (core, type_), env)
+            return owner.parts.read(node, operand, env)
         indices = self._indices(node, type_.rank, env)
 
         def read(vector: Core, at: Core) -> Core:
@@ -78,7 +78,7 @@ class ArrayItems(Terms):
         item = self._at(where, core, indices, read)
         if type_.item is BOOL:
             item = owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (item,)))
-        return item, type_.item
+        return Operand(item, type_.item)
 
     def with_item_of_list(
         self, node: ast.Subscript, xs: Operand, value: Operand, env: "Variables"
@@ -93,7 +93,7 @@ class ArrayItems(Terms):
     ) -> Core:
         """The array of a subscript, with another value there."""
         where = self._owner.text.where(node)
-        _, type_ = self._owner.expr(node.value, env)
+        type_ = self._owner.expr(node.value, env).type
         assert isinstance(type_, ArrayType)
         indices = self._indices(node, type_.rank, env)
 
@@ -114,7 +114,7 @@ class ArrayItems(Terms):
             )
         found: list[tuple[Core, bool]] = []
         for part in parts:
-            core, _ = self._owner.parts.index(part, env)
+            core = self._owner.parts.index(part, env).core
             found.append((core, self._is_natural(part, env)))
         return found
 

@@ -81,7 +81,7 @@ class ArrayParts(Terms):
 
     def first(self, node: ast.AST, array: Operand, at: Operand) -> Operand:
         """What is at a place of the first axis of an array of several dimensions."""
-        return self._part(node, array, [(at,), *self._all(node, array[1])[1:]])
+        return self._part(node, array, [(at,), *self._all(node, array.type)[1:]])
 
     def _all(self, node: ast.AST, type_: Type) -> list[Index]:
         assert isinstance(type_, ArrayType)
@@ -89,20 +89,19 @@ class ArrayParts(Terms):
 
     def _part(self, node: ast.AST, array: Operand, found: list[Index]) -> Operand:
         owner, where = self._owner, self._owner.text.where(node)
-        assert isinstance(array[1], ArrayType)
+        assert isinstance(array.type, ArrayType)
 
         def taken(shape: Core | None, items: Core, base: Core, *axes: _Axis) -> Core:
             function = _parts.part if len(axes) > 1 else _parts.part_of_one
-            made, _ = owner.written(node, function, _given(where, items, base, axes))
+            made = owner.written(node, function, _given(where, items, base, axes)).core
             if len(axes) == 1:
                 return made
             counts = tuple_of(where, [count for _, count in axes])
             return Prim(where, CONS, (counts, made))
 
         made = self._along(node, array, found, taken)
-        owner.fresh = False
         rank = sum(len(index) > 1 for index in found)
-        return made, ArrayType(rank, array[1].item)
+        return Operand(made, ArrayType(rank, array.type.item))
 
     def with_part(
         self, node: ast.Subscript, array: Operand, value: Operand, env: "Variables"
@@ -111,10 +110,10 @@ class ArrayParts(Terms):
         owner, where = self._owner, self._owner.text.where(node)
         found = self._found(node, array, env)
         rank = sum(len(index) > 1 for index in found)
-        type_ = value[1]
+        type_ = value.type
         if not isinstance(type_, ArrayType):
-            core, kind = owner.as_number(node, value)
-            value = core, UNKNOWN if kind is UNKNOWN else FLOAT
+            operand = owner.as_number(node, value)
+            value = Operand(operand.core, UNKNOWN if operand.type is UNKNOWN else FLOAT)
         elif type_.rank != rank:
             owner.refuse(
                 node,
@@ -129,7 +128,7 @@ class ArrayParts(Terms):
             else:
                 one, more = _parts.fill_part_of_one, _parts.fill_part
                 function = one if len(axes) == 1 else more
-                made, _ = owner.written(node, function, [*given, value])
+                made = owner.written(node, function, [*given, value]).core
             return made if shape is None else Prim(where, CONS, (shape, made))
 
         return self._along(node, array, found, changed)
@@ -147,7 +146,7 @@ class ArrayParts(Terms):
         def placed(shape: Core | None, items: Core, *lengths: Core) -> Core:
             one, more = _parts.set_part_of_one, _parts.set_part
             function = more if shape else one
-            done, _ = owner.written(node, function, [*given, (items, _ROW)])
+            done = owner.written(node, function, [*given, Operand(items, _ROW)]).core
             kind = "shapes" if shape else "lengths"
             wrong = fault(where, f"the {kind} of two arrays differ")
             for length, (_, count) in zip(lengths, axes, strict=True):
@@ -159,17 +158,16 @@ class ArrayParts(Terms):
 
     def opened(self, where: Where, array: Operand, body: Callable[..., Core]) -> Core:
         """A term of an array's shape, if it has more dimensions, items and lengths."""
-        core, type_ = array
-        assert isinstance(type_, ArrayType)
+        assert isinstance(array.type, ArrayType)
 
         def within(shape: Core, *parts: Core) -> Core:
             *lengths, items = parts
             return body(shape, items, *lengths)
 
-        if type_.rank > 1:
-            return opened(self._owner.build, where, core, within, type_.rank)
+        if array.type.rank > 1:
+            return opened(self._owner.build, where, array.core, within, array.type.rank)
         named = self._owner.arithmetic.named
-        return named(where, (core,), lambda v: body(None, v, length_of(where, v)))
+        return named(where, (array.core,), lambda v: body(None, v, length_of(where, v)))
 
     def _along(
         self,
@@ -195,7 +193,7 @@ class ArrayParts(Terms):
 
                     return named(where, (first, *steps), known)
                 stride = product_of(where, [Const(where, 1.0), *lengths[at + 1 :]])
-                length = lengths[at], INT
+                length = Operand(lengths[at], INT)
 
                 def further(place: Core, step: Core, count: Core | None) -> Core:
                     begins, by = (
@@ -206,10 +204,11 @@ class ArrayParts(Terms):
 
                 if len(found[at]) == 1:
                     checked = _parts.checked_place
-                    place, _ = owner.written(node, checked, [*found[at], length])
+                    place = owner.written(node, checked, [*found[at], length]).core
                     return named(where, (place,), lambda i: further(i, i, None))
-                bounds = tuple_of(where, [core for core, _ in found[at]]), _BOUNDS
-                spanned, _ = owner.written(node, _parts.span, [bounds, length])
+                ends = tuple_of(where, [each.core for each in found[at]])
+                bounds = Operand(ends, _BOUNDS)
+                spanned = owner.written(node, _parts.span, [bounds, length]).core
                 names = [owner.build.fresh(n) for n in ("first", "step", "count")]
                 rest = further(*(Var(where, name) for name in names))
                 return owner.build.let(where, tuple_pattern(names), spanned, rest)
@@ -222,7 +221,7 @@ class ArrayParts(Terms):
         self, node: ast.Subscript, array: Operand, env: "Variables"
     ) -> list[Index]:
         """Of each axis an index, or the bounds of a slice."""
-        parts, type_ = indices_of(node), array[1]
+        parts, type_ = indices_of(node), array.type
         assert isinstance(type_, ArrayType)
         if len(parts) > type_.rank:
             self._owner.refuse(
@@ -252,35 +251,35 @@ class ArrayParts(Terms):
     def _bounds(self, where: Where, step: int) -> Index:
         """Those of `[::step]`, beyond both ends."""
         ends = (0.0, _FAR) if step > 0 else (_FAR, -_FAR)
-        return tuple((Const(where, each), INT) for each in (*ends, float(step)))
+        return tuple(Operand(Const(where, each), INT) for each in (*ends, float(step)))
 
     def index(self, node: ast.expr, env: "Variables") -> Operand:
         """An int between brackets."""
         operand = self._owner.expr(node, env)
-        if isinstance(operand[1], ArrayType):
+        if isinstance(operand.type, ArrayType):
             self._owner.refuse(
                 node,
                 "an array as an index is not compiled; write a loop over its items, or "
                 "`np.where(condition, a, b)` for a mask",
             )
-        if operand[1] is BOOL:
+        if operand.type is BOOL:
             self._owner.refuse(
                 node,
                 "an index is an int, and this is a bool, which NumPy takes for a "
                 "mask; use `int(x)`",
             )
-        core, type_ = self._owner.as_number(node, operand)
-        if type_ not in (INT, UNKNOWN):
+        given = self._owner.as_number(node, operand)
+        if given.type not in (INT, UNKNOWN):
             self._owner.refuse(
                 node, "an index is an int, and this is a float; use `int(x)`"
             )
-        return core, type_
+        return Operand(given.core, given.type)
 
     def _with_axis(self, node: ast.Subscript, array: Operand) -> Operand:
         """`v[:, None]`, a column; `v[None, :]`, a row."""
         parts = indices_of(node)
         match [is_new_axis(each) or _is_all(each) for each in parts]:
-            case [True, True] if array[1] == ArrayType(1):
+            case [True, True] if array.type == ArrayType(1):
                 pass
             case _:
                 self._owner.refuse(
@@ -301,11 +300,11 @@ def _given(
     where: Where, items: Core, base: Core, axes: tuple[_Axis, ...]
 ) -> list[Operand]:
     """What a function of our library is given: of more axes than one there are four."""
-    first, *more = [(tuple_of(where, axis), _AXIS) for axis in axes]
-    given: list[Operand] = [(items, _ROW), (base, INT)]
+    first, *more = [Operand(tuple_of(where, axis), _AXIS) for axis in axes]
+    given: list[Operand] = [Operand(items, _ROW), Operand(base, INT)]
     if not more:
         return [*given, first]
-    none = tuple_of(where, [Const(where, 0.0), Const(where, 1.0)]), _AXIS
+    none = Operand(tuple_of(where, [Const(where, 0.0), Const(where, 1.0)]), _AXIS)
     padded = [first, *[none] * (3 - len(more)), *more]
     kinds = TupleType((_AXIS,) * 4)
-    return [*given, (tuple_of(where, [core for core, _ in padded]), kinds)]
+    return [*given, Operand(tuple_of(where, [each.core for each in padded]), kinds)]

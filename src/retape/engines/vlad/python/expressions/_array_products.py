@@ -16,7 +16,7 @@ class ArrayProducts(Terms):
     def product(self, node: ast.AST, left: Operand, right: Operand) -> Operand:
         """`a @ b`: a vector is a row on the left, and a column on the right."""
         owner, where = self._owner, self._owner.text.where(node)
-        kinds = left[1], right[1]
+        kinds = left.type, right.type
         ranks = [getattr(type_, "rank", 0) for type_ in kinds]
         if not set(ranks) <= {1, 2}:
             owner.refuse(node, "`@` is compiled for vectors and matrices")
@@ -41,10 +41,9 @@ class ArrayProducts(Terms):
                     inner = [lengths[-1], others[0]]
                     return if_alike(where, inner, multiplied(items, more, outer))
 
-                return owner.parts.opened(where, (b, kinds[1]), of_right)
+                return owner.parts.opened(where, Operand(b, kinds[1]), of_right)
 
-            return owner.parts.opened(where, (a, kinds[0]), of_left)
+            return owner.parts.opened(where, Operand(a, kinds[0]), of_left)
 
-        core = owner.arithmetic.named(where, (left[0], right[0]), opened)
-        owner.fresh = True
-        return core, ArrayType(rank) if rank else FLOAT
+        core = owner.arithmetic.named(where, (left.core, right.core), opened)
+        return Operand(core, ArrayType(rank) if rank else FLOAT, fresh=True)

@@ -1,6 +1,7 @@
 """Arrays: their shapes, and new ones."""
 
 import ast
+from dataclasses import replace
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.operators._table import CONS, EQUAL, MAKE_VECTOR
@@ -32,28 +33,24 @@ class Arrays(Terms):
     def attribute(self, node: ast.Attribute, array: Operand) -> Operand:
         """`a.shape`, `a.size`, `a.ndim`."""
         where = self._owner.text.where(node)
-        core, type_ = array
-        self._owner.fresh = False
+        core, type_ = array.core, array.type
         if isinstance(type_, ArrayType):
             match node.attr:
                 case "T" if type_ == ArrayType(2):
-                    made = self._owner.written(
-                        node, _tables.transposed, [(core, type_)]
-                    )
-                    self._owner.fresh = False
-                    return made
+                    made = self._owner.written(node, _tables.transposed, [array])
+                    return replace(made, fresh=False)
                 case "T" if type_.rank == 1:
-                    return core, type_
+                    return replace(array, fresh=False)
                 case "ndim":
-                    return Const(where, float(type_.rank)), INT
+                    return Operand(Const(where, float(type_.rank)), INT)
                 case "size":
                     data = items_of(self._build, where, core, type_.rank)
-                    return length_of(where, data), INT
+                    return Operand(length_of(where, data), INT)
                 case "shape" if type_.rank == 1:
-                    return length_of(where, core), TupleType((INT,))
+                    return Operand(length_of(where, core), TupleType((INT,)))
                 case "shape":
                     shape = shape_term(self._build, where, core, type_.rank)
-                    return shape, TupleType((INT,) * type_.rank)
+                    return Operand(shape, TupleType((INT,) * type_.rank))
         return self.refuse(
             node,
             f"`.{node.attr}` of {kind_of_type(type_)} is not compiled; an array "
@@ -63,27 +60,26 @@ class Arrays(Terms):
     def length(self, node: ast.AST, operand: Operand) -> Operand:
         """`len(a)`."""
         where = self._owner.text.where(node)
-        core, type_ = operand
+        core, type_ = operand.core, operand.type
         match type_:
             case TupleType():
-                return Const(where, float(len(type_.items))), INT
+                return Operand(Const(where, float(len(type_.items))), INT)
             case ArrayType(rank=1):
-                return length_of(where, core), INT
+                return Operand(length_of(where, core), INT)
             case ArrayType(rank=rank):
-                return length_of_first(self._build, where, core, rank), INT
+                return Operand(length_of_first(self._build, where, core, rank), INT)
             case ListType():
-                return length_of_first(self._build, where, core), INT
+                return Operand(length_of_first(self._build, where, core), INT)
         return self.refuse(node, f"{kind_of_type(type_)} has no length")
 
     def new(self, node: ast.AST, shape: Operand, value: Core) -> Operand:
         """An array of a shape, full of one value."""
         where = self._owner.text.where(node)
-        core, type_ = shape
-        self._owner.fresh = True
-        if type_ in (INT, TupleType((INT,))):
-            return Prim(where, MAKE_VECTOR, (core, value)), ArrayType(1)
-        rank = len(type_.items) if isinstance(type_, TupleType) else 0
-        if not 2 <= rank <= MOST_DIMENSIONS or type_ != TupleType((INT,) * rank):
+        if shape.type in (INT, TupleType((INT,))):
+            made = Prim(where, MAKE_VECTOR, (shape.core, value))
+            return Operand(made, ArrayType(1), fresh=True)
+        rank = len(shape.type.items) if isinstance(shape.type, TupleType) else 0
+        if not 2 <= rank <= MOST_DIMENSIONS or shape.type != TupleType((INT,) * rank):
             self.refuse(
                 node,
                 "a shape is an int, or a tuple of one to four; use `int(n)` for a "
@@ -93,32 +89,36 @@ class Arrays(Terms):
         def items(size: Core) -> Core:
             return Prim(where, MAKE_VECTOR, (size, value))
 
-        return of_shape(self._build, where, core, rank, items), ArrayType(rank)
+        made = of_shape(self._build, where, shape.core, rank, items)
+        return Operand(made, ArrayType(rank), fresh=True)
 
     def reshaped(self, node: ast.AST, array: Operand, shape: list[Operand]) -> Operand:
         """The same items in another shape, of which one length may be -1."""
         owner, where = self._owner, self._owner.text.where(node)
-        core, type_ = array
+        core, type_ = array.core, array.type
         assert isinstance(type_, ArrayType)
-        if len(shape) == 1 and isinstance(shape[0][1], TupleType):
-            (whole, kinds), names = shape[0], list[str]()
-            assert isinstance(kinds, TupleType)
+        if len(shape) == 1 and isinstance(shape[0].type, TupleType):
+            whole, kinds = shape[0].core, shape[0].type
             names = [self._build.fresh("length") for _ in kinds.items]
-            given: list[Operand] = [
-                (Var(where, name), kind)
+            given = [
+                Operand(Var(where, name), kind)
                 for name, kind in zip(names, kinds.items, strict=True)
             ]
-            core, made = self.reshaped(node, array, given)
-            return self._build.let(where, tuple_pattern(names), whole, core), made
-        if not 1 <= len(shape) <= MOST_DIMENSIONS or {t for _, t in shape} != {INT}:
+            made = self.reshaped(node, array, given)
+            core = self._build.let(where, tuple_pattern(names), whole, made.core)
+            return replace(made, core=core)
+        kinds = {each.type for each in shape}
+        if not 1 <= len(shape) <= MOST_DIMENSIONS or kinds != {INT}:
             self.refuse(node, "a shape is an int, or a tuple of one to four")
 
         def placed(items: Core, *lengths: Core) -> Core:
             size = length_of(where, items)
             product = product_of(where, lengths)
-            facts: list[Operand] = [(product, INT), (size, INT)]
+            facts = [Operand(product, INT), Operand(size, INT)]
             found = [
-                owner.written(node, _parts.length_left, [(length, INT), *facts])[0]
+                owner.written(
+                    node, _parts.length_left, [Operand(length, INT), *facts]
+                ).core
                 for length in lengths
             ]
             return owner.arithmetic.named(
@@ -132,7 +132,6 @@ class Arrays(Terms):
             return If(where, same, made if len(lengths) > 1 else items, wrong)
 
         items = items_of(self._build, where, core, type_.rank)
-        cores = (items, *(length for length, _ in shape))
+        cores = (items, *(each.core for each in shape))
         result = owner.arithmetic.named(where, cores, placed)
-        owner.fresh = False
-        return result, ArrayType(len(shape), type_.item)
+        return Operand(result, ArrayType(len(shape), type_.item))

@@ -24,13 +24,16 @@ def axis_of(
     owner: "Expressions", node: ast.AST, array: Operand, given: Operand
 ) -> int | None:
     """A constant axis of an array, counted from the first; `None` for all of them."""
-    core, type_ = given
-    if core == Const(core.where, ()):
+    if given.core == Const(given.core.where, ()):
         return None
-    value = core.value if isinstance(core, Const) and type_ is INT else None
+    value = (
+        given.core.value
+        if isinstance(given.core, Const) and given.type is INT
+        else None
+    )
     if not isinstance(value, float):
         owner.refuse(node, "an axis is compiled if it is a constant int")
-    at, rank = int(value), array[1].rank if isinstance(array[1], ArrayType) else 0
+    at, rank = int(value), array.type.rank if isinstance(array.type, ArrayType) else 0
     if not -rank <= at < rank:
         owner.refuse(node, f"an array of {rank} dimensions has no axis {at}")
     return at % rank
@@ -40,10 +43,9 @@ def is_kept(owner: "Expressions", node: ast.AST, given: Operand | None) -> bool:
     """Whether `keepdims` is given as true."""
     if given is None:
         return False
-    core, type_ = given
-    if not isinstance(core, Const) or type_ is not BOOL:
+    if not isinstance(given.core, Const) or given.type is not BOOL:
         owner.refuse(node, "`keepdims` is compiled if it is a constant")
-    return bool(core.value)
+    return bool(given.core.value)
 
 
 def by_axis(
@@ -57,9 +59,8 @@ def by_axis(
 ) -> Operand:
     """A function of arrays of one dimension, for each row along an axis."""
     where, build = owner.text.where(node), owner.build
-    core, type_ = array
-    assert isinstance(type_, ArrayType)
-    rank, row = type_.rank, ARRAY_FUNCTIONS[name]
+    assert isinstance(array.type, ArrayType)
+    rank, row = array.type.rank, ARRAY_FUNCTIONS[name]
     along = row.makes == "row"
     function = FunctionType(row.texts.get("1", _rows.sum_of_row))
     every = _rows.along_axis if along else _rows.over_axis
@@ -69,9 +70,13 @@ def by_axis(
         one = Const(where, 1.0)
         outer = product_of(where, [one, *lengths[:at]])
         inner = product_of(where, [one, *lengths[at + 1 :]])
-        sizes: list[Operand] = [(each, INT) for each in (outer, lengths[at], inner)]
-        given = [(data, ArrayType(1)), *sizes, (Const(where, ()), function)]
-        made, _ = owner.written(node, every, given)
+        sizes = [Operand(each, INT) for each in (outer, lengths[at], inner)]
+        given = [
+            Operand(data, ArrayType(1)),
+            *sizes,
+            Operand(Const(where, ()), function),
+        ]
+        made = owner.written(node, every, given).core
         if along:
             return Prim(where, CONS, (shape, made))
         left = [*lengths[:at], *[one] * kept, *lengths[at + 1 :]]
@@ -79,11 +84,10 @@ def by_axis(
             return made
         return Prim(where, CONS, (tuple_of(where, left), made))
 
-    result = opened(build, where, core, found, rank)
-    owner.fresh = True
+    result = opened(build, where, array.core, found, rank)
     if along:
-        return result, type_
+        return Operand(result, array.type, fresh=True)
     if kept and rank == 2:
-        row = result, ArrayType(1)
-        return owner.wholes.thin(node, row, is_row=at == 0)
-    return result, ArrayType(rank - 1 + kept)
+        vector = Operand(result, ArrayType(1))
+        return owner.wholes.thin(node, vector, is_row=at == 0)
+    return Operand(result, ArrayType(rank - 1 + kept), fresh=True)

@@ -79,15 +79,16 @@ class CallTranslator(Terms):
         called = owner.static_object(node.func, env)
         if any(called is each for each in _OF_LITERALS):
             return self._of_literal(node, called, env)
-        function, type_ = owner.expr(node.func, env)
+        function = owner.expr(node.func, env)
+        type_ = function.type
         if not isinstance(type_, FunctionType):
             self.refuse(node, f"{kind_of_type(type_)} is called, which is no function")
         args, named = self._arguments(node, env)
-        result = self.of_function(node, type_, function, args, named, tells=tells)
-        if holds_arrays(result[1]) and not owner.fresh:
+        result = self.of_function(node, type_, function.core, args, named, tells=tells)
+        if holds_arrays(result.type) and not result.fresh:
             nodes = [*node.args, *(k.value for k in node.keywords)]
             for each, given in zip(nodes, [*args, *named.values()], strict=True):
-                if holds_arrays(given[1]):
+                if holds_arrays(given.type):
                     share(each, env)
         return result
 
@@ -144,8 +145,8 @@ class CallTranslator(Terms):
             value = owner.expr(_with_tuples(arg), dict(env))  # it is copied
         else:
             value = owner.expr(arg, env)
-        if value[1] == ListType(INT) and len(keywords) < len(node.keywords):
-            value = value[0], ListType(FLOAT)
+        if value.type == ListType(INT) and len(keywords) < len(node.keywords):
+            value = replace(value, type=ListType(FLOAT))
         return self._library.of_list(node, called.__name__, value)
 
     def _of_record(
@@ -156,7 +157,7 @@ class CallTranslator(Terms):
         assert isinstance(receiver, ast.Attribute)
         args, named = self._arguments(node, env)
         result = owner.records.method(node, name, old, args, named)
-        if result is not None and holds_arrays(result[1]) and not owner.fresh:
+        if result is not None and holds_arrays(result.type) and not result.fresh:
             for each in (receiver.value, *node.args, *(k.value for k in node.keywords)):
                 share(each, env)
         return result
@@ -164,14 +165,15 @@ class CallTranslator(Terms):
     def _method(
         self, node: ast.Call, function: ast.Attribute, env: "Variables"
     ) -> Operand:
-        core, type_ = self._owner.expr(function.value, env)
+        old = self._owner.expr(function.value, env)
+        type_ = old.type
         if is_record(type_):
-            found = self._of_record(node, function.attr, (core, type_), env)
+            found = self._of_record(node, function.attr, old, env)
             if found is not None:
                 return found
         if isinstance(type_, ListType):
             if function.attr == "copy" and not node.args:
-                return self._owner.lists.copied(node, (core, type_))
+                return self._owner.lists.copied(node, old)
             self.refuse(
                 node,
                 f"the method `{function.attr}` of a list is not compiled here; lists "
@@ -180,7 +182,7 @@ class CallTranslator(Terms):
             )
         if isinstance(type_, ArrayType) and function.attr in METHODS:
             owner = self._owner
-            args = [(core, type_), *(owner.expr(each, env) for each in node.args)]
+            args = [old, *(owner.expr(each, env) for each in node.args)]
             named = {str(k.arg): owner.expr(k.value, env) for k in node.keywords}
             return self._library.call(node, ("array", function.attr), args, named)
         return self.refuse(
@@ -202,13 +204,10 @@ class CallTranslator(Terms):
         """A known function, applied."""
         key = type_.key
         if hasattr(key, "__retape_derivative__"):
-            result = derivative_call(self._owner, node, key, args, keywords or {})
-            self._owner.ways = ()
-            return result
-        self._owner.ways = ()
+            return derivative_call(self._owner, node, key, args, keywords or {})
         if isinstance(key, type) and is_record_class(key):
             return self._owner.records.made(node, key, args, keywords or {})
-        if key is replace and len(args) == 1 and is_record(args[0][1]):
+        if key is replace and len(args) == 1 and is_record(args[0].type):
             return self._owner.records.replaced(node, args[0], keywords or {})
         known = known_function(key)
         if getattr(key, "__module__", None) == "retape.native":
@@ -232,17 +231,17 @@ class CallTranslator(Terms):
     ) -> Operand:
         owner = self._owner
         where = owner.text.where(node)
-        types = tuple(t for _, t in given)
+        types = tuple(each.type for each in given)
         instance = owner.unit.instance(type_, types, node, owner.parsed)
         returns = instance.returns
         if tells and len(instance.ways) > 1:
             returns = OneOf(instance.ways)
             instance = owner.unit.instance(type_, types, node, owner.parsed, tells=True)
-        cores = [core for core, _ in given]
+        cores = [each.core for each in given]
         if type_.captured:
             cores.insert(0, function)
-        owner.fresh, owner.ways = instance.fresh, instance.ways
-        return owner.unit.call(where, instance, cores), returns
+        core = owner.unit.call(where, instance, cores)
+        return Operand(core, returns, instance.fresh, ways=instance.ways)
 
     def _bound(
         self,
@@ -292,7 +291,9 @@ class CallTranslator(Terms):
             if label in labels:
                 types = TupleType(tuple(t for _, t in type_.captured))
                 index = labels.index(label)
-                return owner.opened(where, types, function, index), types.items[index]
+                return Operand(
+                    owner.opened(where, types, function, index), types.items[index]
+                )
         else:
             defaults = key.__defaults__ or ()
             index = names.index(name) - len(names) + len(defaults)

@@ -36,12 +36,13 @@ class Conditions(Terms):
 
     def condition(self, node: ast.expr, env: "Variables") -> Core:
         """An expression as a condition: a number is true unless it is zero."""
-        core, type_ = self._owner.expr(node, env)
+        operand = self._owner.expr(node, env)
+        core, type_ = operand.core, operand.type
         where = self._owner.text.where(node)
         if type_ in NUMBERS:
             return self._owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (core,)))
         if isinstance(type_, ListType):
-            return self._owner.lists.is_filled(node, (core, type_))
+            return self._owner.lists.is_filled(node, operand)
         if type_ not in (BOOL, UNKNOWN):
             self.refuse(
                 node, f"a condition is a bool or a number, not {kind_of_type(type_)}"
@@ -53,16 +54,16 @@ class Conditions(Terms):
         first = self._owner.expr(node.left, env)
         if len(node.ops) == 1:
             second = self._owner.expr(node.comparators[0], env)
-            if isinstance(first[1], ArrayType) or isinstance(second[1], ArrayType):
+            if isinstance(first.type, ArrayType) or isinstance(second.type, ArrayType):
                 return self._mask(node, first, second)
-        left, _ = self._owner.as_number(node.left, first)
-        return self._chain(node, left, node.ops, node.comparators, env), BOOL
+        left = self._owner.as_number(node.left, first).core
+        return Operand(self._chain(node, left, node.ops, node.comparators, env), BOOL)
 
     def _mask(self, node: ast.Compare, left: Operand, right: Operand) -> Operand:
         """A comparison of arrays, item by item."""
         owner, op = self._owner, type(node.ops[0])
-        for _, type_ in (left, right):
-            owner.refuse_ints(node, type_)
+        for each in (left, right):
+            owner.refuse_ints(node, each.type)
         if op in (ast.Gt, ast.GtE):
             left, right = right, left
         if op not in _MASKS:
@@ -78,7 +79,7 @@ class Conditions(Terms):
         env: "Variables",
     ) -> Core:
         where = self._owner.text.where(node)
-        right, _ = self._owner.number(rest[0], env)
+        right = self._owner.number(rest[0], env).core
         if len(ops) == 1:
             return self._test(node, ops[0], left, right)
 
@@ -106,22 +107,19 @@ class Conditions(Terms):
         return result
 
     def _bool(self, node: ast.expr, env: "Variables") -> Core:
-        core, type_ = self._owner.expr(node, env)
-        if type_ not in (BOOL, UNKNOWN):
+        operand = self._owner.expr(node, env)
+        if operand.type not in (BOOL, UNKNOWN):
             self.refuse(node, "`and` and `or` take bools; compare this with 0")
-        return core
+        return operand.core
 
     def choice(self, node: ast.IfExp, env: "Variables") -> Operand:
         test = self.condition(node.test, env)
-        (a, s), (b, t) = (
-            self._owner.expr(node.body, env),
-            self._owner.expr(node.orelse, env),
-        )
-        for each, type_ in ((node.body, s), (node.orelse, t)):
-            if holds_arrays(type_):
+        where = self._owner.text.where(node)
+        a, b = (self._owner.expr(each, env) for each in (node.body, node.orelse))
+        for each, operand in ((node.body, a), (node.orelse, b)):
+            if holds_arrays(operand.type):
                 share(each, env)
-        self._owner.fresh = False
         try:
-            return If(self._owner.text.where(node), test, a, b), join(s, t)
+            return Operand(If(where, test, a.core, b.core), join(a.type, b.type))
         except NoCommonType as error:
             return self.refuse(node, f"the two values are {error}; make them alike")

@@ -60,7 +60,10 @@ def derivative_call(
             node, f"`argnums={argnums}` of a function of {len(args)} arguments"
         )
     names = [owner.build.fresh("arg") for _ in args]
-    types = [as_floats(t) if i in wanted else t for i, (_, t) in enumerate(args)]
+    types = [
+        as_floats(each.type) if i in wanted else each.type
+        for i, each in enumerate(args)
+    ]
     for each in wanted:
         if not is_differentiable(types[each]):
             owner.refuse(
@@ -69,8 +72,8 @@ def derivative_call(
                 "derivative is taken with respect to that; choose others with "
                 "`argnums`",
             )
-    primals: list[Operand] = [
-        (Var(where, n), t) for n, (_, t) in zip(names, args, strict=True)
+    primals = [
+        Operand(Var(where, n), each.type) for n, each in zip(names, args, strict=True)
     ]
     active = _ActiveCall(owner, node, inner, primals, wanted)
     type_ = active.type_
@@ -90,10 +93,9 @@ def derivative_call(
     core = active.swept("gradient", Const(where, 1.0), result)
     if kind == "value_and_grad":
         kinds = TupleType((type_, kinds))
-    for name, (arg, _) in reversed(list(zip(names, args, strict=True))):
-        core = owner.build.let_var(where, name, arg, core)
-    owner.fresh = True
-    return core, kinds
+    for name, arg in reversed(list(zip(names, args, strict=True))):
+        core = owner.build.let_var(where, name, arg.core, core)
+    return Operand(core, kinds, fresh=True)
 
 
 def pushforward_call(
@@ -120,14 +122,14 @@ def pushforward_call(
         owner.refuse(
             node, f"the function returns {kind_of_type(type_)}, which has no derivative"
         )
-    tangents = tuple_of(where, [core for core, _ in operands[count:]])
+    tangents = tuple_of(where, [each.core for each in operands[count:]])
     pushed = Prim(where, "j*", (active.function("jvp"), active.inputs, tangents))
     primal, tangent = owner.build.fresh("value"), owner.build.fresh("tangent")
     result = shaped(owner, where, type_, Var(where, primal), Var(where, tangent))
     both = tuple_of(where, [Var(where, primal), result])
     pair = nested_pattern([PVar(primal), PVar(tangent)])
     kinds = TupleType((type_, as_floats(type_)))
-    return owner.build.let(where, pair, pushed, both), kinds
+    return Operand(owner.build.let(where, pair, pushed, both), kinds)
 
 
 def pullback_call(
@@ -139,22 +141,22 @@ def pullback_call(
 ) -> Operand:
     """A function's value and wanted cotangents; the last operand is the value's."""
     where = owner.text.where(node)
-    *primals, (cotangent, given) = operands
+    *primals, cotangent = operands
     active = _ActiveCall(owner, node, inner, primals, wanted)
     type_ = active.type_
-    if as_floats(type_) != given:
+    if as_floats(type_) != cotangent.type:
         owner.refuse(
             node,
             f"the function returns {kind_of_type(type_)}, and the cotangent is "
-            f"{kind_of_type(given)}; make them alike",
+            f"{kind_of_type(cotangent.type)}; make them alike",
         )
 
     def both(value: Core, cotangents: Core) -> Core:
         return tuple_of(where, [value, cotangents])
 
-    types = tuple(as_floats(primals[each][1]) for each in wanted)
+    types = tuple(as_floats(primals[each].type) for each in wanted)
     kinds = TupleType((type_, TupleType(types)))
-    return active.swept("vjp", cotangent, both), kinds
+    return Operand(active.swept("vjp", cotangent.core, both), kinds)
 
 
 class _ActiveCall:
@@ -175,13 +177,13 @@ class _ActiveCall:
         operands = list(primals)
         self._names = [owner.build.fresh("active") for _ in wanted]
         for each, name in zip(wanted, self._names, strict=True):
-            operands[each] = Var(self._where, name), as_floats(primals[each][1])
+            variable = Var(self._where, name)
+            operands[each] = Operand(variable, as_floats(primals[each].type))
         called, nothing = FunctionType(function_key(inner)), Const(self._where, ())
-        self._value, self.type_ = owner.calls.of_function(
-            node, called, nothing, operands
-        )
+        made = owner.calls.of_function(node, called, nothing, operands)
+        self._value, self.type_ = made.core, made.type
         self._primals = [primals[each] for each in wanted]
-        self.inputs = tuple_of(self._where, [core for core, _ in self._primals])
+        self.inputs = tuple_of(self._where, [each.core for each in self._primals])
 
     def function(self, name: str) -> Core:
         pattern = tuple_pattern(self._names) if self._names else PConst(())
@@ -196,8 +198,8 @@ class _ActiveCall:
         primal = owner.build.fresh("value")
         parts = [owner.build.fresh("cotangent") for _ in self._primals]
         found = [
-            shaped(owner, where, as_floats(type_), core, Var(where, part))
-            for (core, type_), part in zip(self._primals, parts, strict=True)
+            shaped(owner, where, as_floats(each.type), each.core, Var(where, part))
+            for each, part in zip(self._primals, parts, strict=True)
         ]
         made = result(Var(where, primal), tuple_of(where, found))
         pattern = nested_pattern([PVar(primal), tuple_pattern(parts)])

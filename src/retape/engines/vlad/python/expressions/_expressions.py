@@ -1,7 +1,6 @@
 """Python's expressions in the core language, each with its type."""
 
 import ast
-from collections.abc import Container
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, NoReturn
@@ -63,13 +62,7 @@ def is_mask(type_: Type) -> bool:
 
 
 class Expressions:
-    """The expressions of one function.
-
-    Attributes:
-        fresh: Whether the arrays in what was made last are nobody else's, nor the same.
-        fresh_items: If a tuple was written out, whether that holds for each item.
-        ways: If a function was called, the types that its ways out give.
-    """
+    """The expressions of one function."""
 
     def __init__(self, unit: Unit, parsed: Parsed) -> None:
         self.unit = unit
@@ -86,17 +79,13 @@ class Expressions:
         self.lists = Lists(self)
         self.records = Records(self)
         self.calls = CallTranslator(self)
-        self.fresh = False
-        self.fresh_items: tuple[bool, ...] = ()
-        self.ways: tuple[Type, ...] = ()
         self.locals: set[str] = set(parsed.enclosing)
 
     def refuse(self, node: ast.AST, message: str) -> NoReturn:
         self.text.refuse(node, message)
 
     def expr(self, node: ast.expr, env: Variables) -> Operand:
-        """A term and its type; `fresh` tells whether the arrays in it are new."""
-        self.fresh, self.fresh_items, self.ways = False, (), ()
+        """A term, and what is known of its value."""
         where = self.text.where(node)
         match node:
             case ast.Constant(value=value):
@@ -110,7 +99,7 @@ class Expressions:
             case ast.Compare():
                 return self.conditions.compare(node, env)
             case ast.BoolOp():
-                return self.conditions.logical(node, env), BOOL
+                return Operand(self.conditions.logical(node, env), BOOL)
             case ast.IfExp():
                 return self.conditions.choice(node, env)
             case ast.Tuple(elts=items):
@@ -129,46 +118,31 @@ class Expressions:
                 return self._attribute(node, env)
             case ast.Lambda():
                 core, (type_,) = self.nested({"lambda": node}, env)
-                return core, type_
+                return Operand(core, type_)
         return self.refuse(node, instead_of_expression(node))
-
-    def are_fresh(self, node: ast.expr, leaving: Container[str]) -> tuple[bool, ...]:
-        """Whether the arrays made last are new; of a tuple written out, item by item.
-
-        Those of variables that are leaving their names are, too.
-        """
-        if not isinstance(node, ast.Tuple) or not self.fresh_items:
-            return (self.fresh,)
-        return tuple(
-            new or (isinstance(item, ast.Name) and item.id in leaving)
-            for item, new in zip(node.elts, self.fresh_items, strict=True)
-        )
 
     def number(self, node: ast.expr, env: Variables) -> Operand:
         """An expression that has to be a number."""
         return self.as_number(node, self.expr(node, env))
 
     def as_number(self, node: ast.AST, operand: Operand) -> Operand:
-        core, type_ = self.arithmetic.number(self.text.where(node), operand)
-        if type_ not in (*NUMBERS, UNKNOWN):
+        number = self.arithmetic.number(self.text.where(node), operand)
+        if number.type not in (*NUMBERS, UNKNOWN):
+            kind = kind_of_type(number.type)
             remedy = (
                 "; write a loop over it, or `np.array(...)` of it for arithmetic"
-                if isinstance(type_, ListType)
+                if isinstance(number.type, ListType)
                 else ""
             )
-            self.refuse(
-                node,
-                f"a number is needed here, and this is {kind_of_type(type_)}{remedy}",
-            )
-        return core, type_
+            self.refuse(node, f"a number is needed here, and this is {kind}{remedy}")
+        return number
 
     def written(self, node: ast.AST, function: Any, operands: list[Operand]) -> Operand:
         """A function of our own library, applied."""
         nothing = Const(self.text.where(node), ())
         key = self.unit.written(function, self.text.where(node))
         made = self.calls.of_function(node, FunctionType(key), nothing, operands)
-        self.ways = ()  # it is no call of the program's own
-        return made
+        return replace(made, ways=())  # it is no call of the program's own
 
     def refuse_ints(self, node: ast.AST, type_: Type) -> None:
         """Refuse arithmetic with a whole array of ints."""
@@ -188,7 +162,7 @@ class Expressions:
     def _constant(self, node: ast.AST, value: Any) -> Operand:
         where = self.text.where(node)
         if value is None:
-            return Const(where, ()), NONE
+            return Operand(Const(where, ()), NONE)
         if not isinstance(value, bool | int | float):
             kind = type(value).__name__
             self.refuse(
@@ -208,7 +182,7 @@ class Expressions:
     def _name(self, node: ast.AST, name: str, env: Variables) -> Operand:
         slot = env.get(name)
         if slot is not None:
-            return Var(self.text.where(node), slot.name), slot.type
+            return Operand(Var(self.text.where(node), slot.name), slot.type)
         return self.static(node, name, self.outside(node, name))
 
     def outside(self, node: ast.AST, name: str) -> Any:
@@ -251,7 +225,7 @@ class Expressions:
         if value is not MISSING:
             return self.static(node, ast.unparse(node), value)
         old = self.expr(node.value, env)
-        if is_record(old[1]):
+        if is_record(old.type):
             return self.records.attribute(node, old)
         return self.arrays.attribute(node, old)
 
@@ -267,14 +241,14 @@ class Expressions:
         self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
     ) -> Operand:
         where = self.text.where(node)
-        if is_mask(left[1]) and is_mask(right[1]) and type(op) in _OF_MASKS:
+        if is_mask(left.type) and is_mask(right.type) and type(op) in _OF_MASKS:
             function = _OF_MASKS[type(op)]
             return self.wholes.by_item(node, function, [left, right], BOOL)
-        for each in (left[1], right[1]):
+        for each in (left.type, right.type):
             self.refuse_ints(node, each)
         if isinstance(op, ast.MatMult):
             return self.products.product(node, left, right)
-        if isinstance(left[1], ArrayType) or isinstance(right[1], ArrayType):
+        if isinstance(left.type, ArrayType) or isinstance(right.type, ArrayType):
             if type(op) not in ON_ARRAYS:
                 self.refuse(
                     node, "this operator is not compiled for arrays; use a loop"
@@ -289,14 +263,17 @@ class Expressions:
     def _unary(self, node: ast.UnaryOp, env: Variables) -> Operand:
         where = self.text.where(node)
         if isinstance(node.op, ast.Not):
-            return self.arithmetic.inverse(
-                where, self.conditions.condition(node.operand, env)
-            ), BOOL
+            return Operand(
+                self.arithmetic.inverse(
+                    where, self.conditions.condition(node.operand, env)
+                ),
+                BOOL,
+            )
         operand = self.expr(node.operand, env)
-        if isinstance(node.op, ast.Invert) and is_mask(operand[1]):
+        if isinstance(node.op, ast.Invert) and is_mask(operand.type):
             return self.wholes.by_item(node, _rows.opposite, [operand], BOOL)
-        self.refuse_ints(node, operand[1])
-        if isinstance(operand[1], ArrayType) and isinstance(node.op, ast.USub):
+        self.refuse_ints(node, operand.type)
+        if isinstance(operand.type, ArrayType) and isinstance(node.op, ast.USub):
             return self.wholes.unary(node, NEGATE, operand)
         operand = self.as_number(node, operand)
         if isinstance(node.op, ast.UAdd):
@@ -310,13 +287,13 @@ class Expressions:
         fresh: list[bool] = []
         for item in items:
             parts.append(self.expr(item, env))
-            fresh.append(self.fresh or not holds_arrays(parts[-1][1]))
-        for item, (_, type_) in zip(items, parts, strict=True):
-            if holds_arrays(type_):
+            fresh.append(parts[-1].fresh or not holds_arrays(parts[-1].type))
+        for item, part in zip(items, parts, strict=True):
+            if holds_arrays(part.type):
                 share(item, env)
-        self.fresh, self.fresh_items = all(fresh), tuple(fresh)
-        types = TupleType(tuple(type_ for _, type_ in parts))
-        return tuple_of(where, [core for core, _ in parts]), types
+        types = TupleType(tuple(each.type for each in parts))
+        core = tuple_of(where, [each.core for each in parts])
+        return Operand(core, types, all(fresh), tuple(fresh))
 
     def nested(
         self, definitions: dict[str, InnerDefinition], env: Variables
@@ -334,18 +311,17 @@ class Expressions:
         for name, node in definitions.items():
             for each, default in with_default(node).items():
                 parts.append((default_of(name, each), self.expr(default, env)))
-                if holds_arrays(parts[-1][1][1]):
+                if holds_arrays(parts[-1][1].type):
                     share(default, env)
         enclosing = frozenset(self.locals)
         group = [
             Nested(replace(self.parsed, node=node, name=name, enclosing=enclosing))
             for name, node in definitions.items()
         ]
-        captured = tuple((name, type_) for name, (_, type_) in parts)
+        captured = tuple((name, part.type) for name, part in parts)
         for each in group:
             each.group = tuple(group)
-        self.fresh = False
-        value = tuple_of(self.text.where(nodes[0]), [core for _, (core, _) in parts])
+        value = tuple_of(self.text.where(nodes[0]), [part.core for _, part in parts])
         return value, [FunctionType(each, captured) for each in group]
 
     def opened(self, where: Where, type_: TupleType, core: Core, index: int) -> Core:

@@ -66,11 +66,11 @@ class LibraryCalls(Terms):
                 return found
         if kind in ("array", "numpy"):  # which makes an array of a list
             args = [self._as_array(node, arg) for arg in args]
-        if any(t is UNKNOWN for _, t in args):
-            return Const(self._owner.text.where(node), ()), UNKNOWN
-        for _, type_ in args:
+        if any(each.type is UNKNOWN for each in args):
+            return Operand(Const(self._owner.text.where(node), ()), UNKNOWN)
+        for each in args:
             if name not in ("len", "copy", "where"):
-                self._owner.refuse_ints(node, type_)
+                self._owner.refuse_ints(node, each.type)
         match kind:
             case "math":
                 return self._math(node, name, args)
@@ -82,7 +82,7 @@ class LibraryCalls(Terms):
 
     def of_list(self, node: ast.AST, name: str, value: Operand) -> Operand:
         """`sum`, `min`, `max`, `list`, `np.array` or `np.asarray` of one value."""
-        owner, type_ = self._owner, value[1]
+        owner, type_ = self._owner, value.type
         if type_ is UNKNOWN:
             return value
         if name in ("sum", "min", "max"):
@@ -94,18 +94,19 @@ class LibraryCalls(Terms):
         if name == "list":
             if isinstance(type_, ArrayType) and type_.rank == 1:
                 return owner.lists.of_array(node, value)
-            if not isinstance(value[1], ListType):
+            if not isinstance(value.type, ListType):
                 self.refuse(node, f"`list` of {kind_of_type(type_)} is not compiled")
             return owner.lists.copied(node, value)
         if isinstance(type_, ArrayType):
-            owner.fresh = False
-            return value if name == "asarray" else owner.wholes.copy(node, value)
-        if not isinstance(value[1], ListType):
+            if name == "asarray":
+                return replace(value, fresh=False)
+            return owner.wholes.copy(node, value)
+        if not isinstance(value.type, ListType):
             self.refuse(node, f"an array of {kind_of_type(type_)} is not compiled")
         return owner.lists.as_array(node, value)
 
     def _as_array(self, node: ast.AST, operand: Operand) -> Operand:
-        if not isinstance(operand[1], ListType):
+        if not isinstance(operand.type, ListType):
             return operand
         return self._owner.lists.as_array(node, operand)
 
@@ -118,7 +119,7 @@ class LibraryCalls(Terms):
     ) -> Operand | None:
         """A function along an axis; `None` for all of an array."""
         owner, (kind, name) = self._owner, known
-        is_array = bool(args) and isinstance(args[0][1], ArrayType)
+        is_array = bool(args) and isinstance(args[0].type, ArrayType)
         has_axis = kind == "array" and name in WITH_AXIS and is_array
         axis = keywords.pop("axis", None)
         if has_axis and len(args) == 2:
@@ -131,13 +132,13 @@ class LibraryCalls(Terms):
                 "are compiled, with constants, of "
                 f"{', '.join(sorted(WITH_AXIS))}",
             )
-        owner.refuse_ints(node, args[0][1])
+        owner.refuse_ints(node, args[0].type)
         at = None if axis is None else axis_of(owner, node, args[0], axis)
         if at is None:
             if is_kept(owner, node, kept):
                 self.refuse(node, "`keepdims` is compiled with an `axis`")
             return None
-        if getattr(args[0][1], "rank", 0) == 1:
+        if getattr(args[0].type, "rank", 0) == 1:
             if is_kept(owner, node, kept):
                 self.refuse(node, "`keepdims` is compiled for two dimensions or more")
             return None
@@ -147,18 +148,19 @@ class LibraryCalls(Terms):
     def _written(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         """A function that is written in the language."""
         owner, row = self._owner, ARRAY_FUNCTIONS[name]
-        if args and row.makes and isinstance(args[0][1], ArrayType):
+        if args and row.makes and isinstance(args[0].type, ArrayType):
             args = [self._flat(node, args[0]), *args[1:]]
-        kinds = "".join(_kind(type_) for _, type_ in args)
+        kinds = "".join(_kind(each.type) for each in args)
         function = row.texts.get(kinds)
         if function is None:
-            given = " and ".join(kind_of_type(type_) for _, type_ in args) or "nothing"
+            given = " and ".join(kind_of_type(each.type) for each in args)
+            given = given or "nothing"
             self.refuse(node, f"`{name}` of {given} is not compiled; write a loop")
         result = owner.written(node, function, args)
         if row.is_view:
-            owner.fresh = False
+            result = replace(result, fresh=False)
         if name == "arange" and set(kinds) == {"i"}:
-            result = result[0], ArrayType(1, INT)
+            result = replace(result, type=ArrayType(1, INT))
         return result
 
     def _by_item(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
@@ -166,7 +168,7 @@ class LibraryCalls(Terms):
         function = ARRAY_FUNCTIONS[name].by_item
         if name == "where":
             self._chosen(node, args)
-        if any(isinstance(type_, ArrayType) for _, type_ in args):
+        if any(isinstance(each.type, ArrayType) for each in args):
             return self._owner.wholes.by_item(node, function, args)
         numbers = [self._real(node, arg) for arg in args]
         if name in NUMBER_FUNCTIONS:
@@ -175,18 +177,20 @@ class LibraryCalls(Terms):
 
     def _flat(self, node: ast.AST, array: Operand) -> Operand:
         """All items of an array, one row after another."""
-        core, type_ = array
-        assert isinstance(type_, ArrayType)
+        assert isinstance(array.type, ArrayType)
         where, build = self._owner.text.where(node), self._owner.build
-        return items_of(build, where, core, type_.rank), replace(type_, rank=1)
+        return Operand(
+            items_of(build, where, array.core, array.type.rank),
+            replace(array.type, rank=1),
+        )
 
     def _chosen(self, node: ast.AST, args: list[Operand]) -> None:
         """Refuse what `np.where` would make another type of array of."""
-        if not _is_mask(args[0][1]):
+        if not _is_mask(args[0].type):
             self.refuse(node, "`np.where` takes a comparison of arrays first")
-        for _, type_ in args[1:]:
-            self._owner.refuse_ints(node, type_)
-        if all(type_ in (INT, BOOL) for _, type_ in args[1:]):
+        for each in args[1:]:
+            self._owner.refuse_ints(node, each.type)
+        if all(each.type in (INT, BOOL) for each in args[1:]):
             self.refuse(
                 node,
                 "`np.where` of two ints makes an array of ints; write one as a float",
@@ -202,23 +206,25 @@ class LibraryCalls(Terms):
             top, bottom = (self._math(node, "log", [arg]) for arg in args)
             return self._owner.apply_binary(node, ast.Div(), top, bottom)
         self._counted(node, args, 1)
-        core, type_ = self._owner.as_number(node, args[0])
+        operand = self._owner.as_number(node, args[0])
         where = self._owner.text.where(node)
-        if name in (_SURE_OF_INTS if type_ is INT else _SURE):
-            return Prim(where, name, (core,)), FLOAT
-        return self._owner.arithmetic.math(where, name, core), FLOAT
+        if name in (_SURE_OF_INTS if operand.type is INT else _SURE):
+            return Operand(Prim(where, name, (operand.core,)), FLOAT)
+        return Operand(self._owner.arithmetic.math(where, name, operand.core), FLOAT)
 
     def _numpy(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         self._counted(node, args, 1)
-        if isinstance(args[0][1], ArrayType):
+        if isinstance(args[0].type, ArrayType):
             return self._owner.wholes.unary(node, name, args[0])
-        core, type_ = self._real(node, args[0])
-        result = INT if name == "abs" and type_ is INT else FLOAT
-        return Prim(self._owner.text.where(node), name, (core,)), result
+        operand = self._real(node, args[0])
+        result = INT if name == "abs" and operand.type is INT else FLOAT
+        return Operand(
+            Prim(self._owner.text.where(node), name, (operand.core,)), result
+        )
 
     def _real(self, node: ast.AST, operand: Operand) -> Operand:
         """A number that is no bool, with which these functions do something else."""
-        if operand[1] is BOOL:
+        if operand.type is BOOL:
             self.refuse(
                 node,
                 "of a bool this function gives a bool, or a number in half precision; "
@@ -246,13 +252,12 @@ class LibraryCalls(Terms):
             case "copy":
                 return owner.wholes.copy(node, args[0])
             case "ravel" | "flatten" | "reshape":
-                if not args or not isinstance(args[0][1], ArrayType):
+                if not args or not isinstance(args[0].type, ArrayType):
                     self.refuse(node, f"`{name}` is of an array")
                 if name == "reshape":
                     return owner.arrays.reshaped(node, args[0], args[1:])
                 made = owner.wholes.copy(node, self._flat(node, args[0]))
-                owner.fresh = name == "flatten"
-                return made
+                return replace(made, fresh=name == "flatten")
         return self._of_numbers(node, name, args)
 
     def _full(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
@@ -260,8 +265,9 @@ class LibraryCalls(Terms):
         owner, number = self._owner, _FILLED[name.removesuffix("_like")]
         value: Core = Const(owner.text.where(node), number)
         if number is None:
-            value, type_ = owner.as_number(node, args[1])
-            if type_ is INT and name == "full":
+            given = owner.as_number(node, args[1])
+            value = given.core
+            if given.type is INT and name == "full":
                 self.refuse(
                     node,
                     "`np.full` of an int makes an array of ints; write it as a "
@@ -287,10 +293,10 @@ class LibraryCalls(Terms):
                 return owner.arithmetic.power(where, left, right)
             case "int":
                 self._counted(node, args, 1)
-                core, type_ = owner.as_number(node, args[0])
-                if type_ is not INT:
-                    core = owner.arithmetic.truncated(where, core)
-                return core, INT
+                number = owner.as_number(node, args[0])
+                if number.type is INT:
+                    return number
+                return Operand(owner.arithmetic.truncated(where, number.core), INT)
         return self._of_numbers(node, name, args)
 
     def _of_numbers(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
@@ -304,6 +310,6 @@ class LibraryCalls(Terms):
             self._counted(node, args, row.count)
         elif len(args) < 2:
             self.refuse(node, f"`{name}` is compiled for two or more numbers")
-        cores = (core for core, _ in numbers)
+        cores = (each.core for each in numbers)
         made = row.make(owner.arithmetic, owner.text.where(node), *cores)
-        return made, row.type_of({type_ for _, type_ in numbers})
+        return Operand(made, row.type_of({each.type for each in numbers}))

@@ -8,6 +8,7 @@ of arrays is a copy, and counts as another name of the array in it.
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import (
@@ -83,40 +84,38 @@ class Lists(Terms):
 
     def literal(self, node: ast.List, env: "Variables") -> Operand:
         """`[a, b]`."""
-        owner, where = self._owner, self._owner.text.where(node)
-        result = self.empty(where)
+        result = self.empty(self._owner.text.where(node))
         for each in node.elts:
             result = self.appended(each, result, self.item_of(each, env))
-        owner.fresh = True
-        return result
+        return replace(result, fresh=True)
 
     def empty(self, where: Where) -> Operand:
         nothing = Const(where, 0.0)
         row = Prim(where, MAKE_VECTOR, (nothing, nothing))
         shape = Prim(where, CONS, (nothing, nothing))
-        return Prim(where, CONS, (shape, row)), ListType(UNKNOWN)
+        return Operand(Prim(where, CONS, (shape, row)), ListType(UNKNOWN))
 
     def item_of(self, node: ast.expr, env: "Variables") -> Operand:
         """A value that a list takes: an array in it has a second name from now on."""
         value = self._owner.expr(node, env)
-        if holds_arrays(value[1]) and not self._owner.fresh:
+        if holds_arrays(value.type) and not value.fresh:
             share(node, env)
         return value
 
     def repeated(self, node: ast.BinOp, value: Operand, count: Operand) -> Operand:
         """`[x] * n`."""
         owner, where = self._owner, self._owner.text.where(node)
-        core, _ = owner.as_number(node, value)
-        if count[1] is not INT:
+        core = owner.as_number(node, value).core
+        if count.type is not INT:
             owner.refuse(node, "`[x] * n` is compiled of a number and an int")
-        number = Prim(where, MAXIMUM, (count[0], Const(where, 0.0)))
+        number = Prim(where, MAXIMUM, (count.core, Const(where, 0.0)))
 
         def made(n: Core, x: Core) -> Core:
             shape = Prim(where, CONS, (n, Const(where, 1.0)))
             return Prim(where, CONS, (shape, Prim(where, MAKE_VECTOR, (n, x))))
 
-        owner.fresh = True
-        return owner.arithmetic.named(where, (number, core), made), ListType(value[1])
+        filled = owner.arithmetic.named(where, (number, core), made)
+        return Operand(filled, ListType(value.type), fresh=True)
 
     def comprehension(
         self, node: ast.ListComp | ast.GeneratorExp, env: "Variables"
@@ -126,7 +125,7 @@ class Lists(Terms):
         # It is gone when it has been called, so that it is no second name of anything.
         core, (type_,) = owner.nested({function.name: function}, dict(env))
         result = owner.calls.of_function(node, type_, core, [])
-        if holds_arrays(result[1]) and not owner.fresh:
+        if holds_arrays(result.type) and not result.fresh:
             for name, _ in type_.captured:
                 share(ast.copy_location(ast.Name(name, ast.Load()), node), env)
         return result
@@ -141,15 +140,14 @@ class Lists(Terms):
 
         def read(shape: Core, count: Core, width: Core, data: Core) -> Core:
             def found(place: Core) -> Core:
-                return self._read(node, xs[1], (width, data), place)
+                return self._read(node, xs.type, (width, data), place)
 
             if known:
                 return found(at)
             return self._in_range(where, at, natural, count, found)
 
-        self._owner.fresh = False
-        assert isinstance(xs[1], ListType)
-        return opened(self._build, where, xs[0], read), xs[1].item
+        assert isinstance(xs.type, ListType)
+        return Operand(opened(self._build, where, xs.core, read), xs.type.item)
 
     def with_item(
         self, node: ast.AST, xs: Operand, at: Operand, value: Operand, natural: bool
@@ -165,15 +163,15 @@ class Lists(Terms):
                     made = self._set_numbers(node, data, place, value, grows=False)
                 return Prim(where, CONS, (shape, made))
 
-            return self._in_range(where, at[0], natural, count, set_at)
+            return self._in_range(where, at.core, natural, count, set_at)
 
-        return opened(self._build, where, xs[0], changed), ListType(item)
+        return Operand(opened(self._build, where, xs.core, changed), ListType(item))
 
     def appended(self, node: ast.AST, xs: Operand, value: Operand) -> Operand:
         """`xs.append(x)`: the list with one more item."""
         where, item = self._owner.text.where(node), self._common(node, xs, value)
-        if UNKNOWN in (item, value[1]):
-            return xs[0], ListType(item)
+        if UNKNOWN in (item, value.type):
+            return Operand(xs.core, ListType(item))
 
         def changed(shape: Core, count: Core, width: Core, data: Core) -> Core:
             if item == _ROW:
@@ -183,7 +181,7 @@ class Lists(Terms):
             wide = Const(where, float(len(_leaves(item))))
             return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
 
-        return opened(self._build, where, xs[0], changed), ListType(item)
+        return Operand(opened(self._build, where, xs.core, changed), ListType(item))
 
     def without_last(self, node: ast.AST, xs: Operand) -> Operand:
         """The list without its last item, which there is."""
@@ -193,46 +191,45 @@ class Lists(Terms):
             less = Prim(where, SUBTRACT, (count, Const(where, 1.0)))
             return Prim(where, CONS, (Prim(where, CONS, (less, width)), data))
 
-        return opened(self._build, where, xs[0], shorter), xs[1]
+        return Operand(opened(self._build, where, xs.core, shorter), xs.type)
 
     # of a whole list
 
     def of_tuple(self, node: ast.AST, items: Operand) -> Operand:
         """The list of a tuple's items."""
-        where, (core, type_) = self._owner.text.where(node), items
+        where, type_ = self._owner.text.where(node), items.type
         assert isinstance(type_, TupleType)
         names = [self._build.fresh("item") for _ in type_.items]
         result = self.empty(where)
         for name, kind in zip(names, type_.items, strict=True):
-            result = self.appended(node, result, (Var(where, name), kind))
-        self._owner.fresh = not any(holds_arrays(kind) for kind in type_.items)
-        made = self._build.let(where, tuple_pattern(names), core, result[0])
-        return made, result[1]
+            result = self.appended(node, result, Operand(Var(where, name), kind))
+        fresh = not any(holds_arrays(kind) for kind in type_.items)
+        made = self._build.let(where, tuple_pattern(names), items.core, result.core)
+        return Operand(made, result.type, fresh)
 
     def of_array(self, node: ast.AST, array: Operand) -> Operand:
         """The list of an array's items."""
         owner, where = self._owner, self._owner.text.where(node)
-        assert isinstance(array[1], ArrayType)
+        assert isinstance(array.type, ArrayType)
 
         def made(items: Core) -> Core:
             shape = Prim(where, CONS, (length_of(where, items), Const(where, 1.0)))
-            copy, _ = owner.wholes.copy(node, (items, _ROW))
+            copy = owner.wholes.copy(node, Operand(items, _ROW)).core
             return Prim(where, CONS, (shape, copy))
 
-        core = owner.arithmetic.named(where, (array[0],), made)
-        owner.fresh = True
-        return core, ListType(array[1].item)
+        core = owner.arithmetic.named(where, (array.core,), made)
+        return Operand(core, ListType(array.type.item), fresh=True)
 
     def is_filled(self, where: ast.AST, xs: Operand) -> Core:
         """Whether there is something in a list."""
-        length, _ = self._owner.arrays.length(where, xs)
+        length = self._owner.arrays.length(where, xs).core
         place = self._owner.text.where(where)
         return Prim(place, LESS, (Const(place, 0.0), length))
 
     def of_all(self, node: ast.AST, name: str, xs: Operand) -> Operand:
         """`sum(xs)`, `min(xs)`, `max(xs)`."""
-        assert isinstance(xs[1], ListType)
-        if xs[1].item not in (*NUMBERS, BOOL, UNKNOWN):
+        assert isinstance(xs.type, ListType)
+        if xs.type.item not in (*NUMBERS, BOOL, UNKNOWN):
             self._owner.refuse(
                 node, f"`{name}` of a list is compiled if it is of numbers"
             )
@@ -243,47 +240,46 @@ class Lists(Terms):
         owner, where = self._owner, self._owner.text.where(node)
 
         def copy(shape: Core, count: Core, width: Core, data: Core) -> Core:
-            made, _ = owner.wholes.copy(node, (data, _ROW))
+            made = owner.wholes.copy(node, Operand(data, _ROW)).core
             return Prim(where, CONS, (shape, made))
 
-        assert isinstance(xs[1], ListType)
-        made = opened(self._build, where, xs[0], copy)
-        owner.fresh = not holds_arrays(xs[1].item)
-        return made, xs[1]
+        assert isinstance(xs.type, ListType)
+        made = opened(self._build, where, xs.core, copy)
+        return Operand(made, xs.type, fresh=not holds_arrays(xs.type.item))
 
     def as_array(self, node: ast.AST, xs: Operand) -> Operand:
         """`np.array(xs)`."""
         owner, where = self._owner, self._owner.text.where(node)
-        assert isinstance(xs[1], ListType)
-        kinds = set(_leaves(xs[1].item)) - {UNKNOWN}
+        assert isinstance(xs.type, ListType)
+        kinds = set(_leaves(xs.type.item)) - {UNKNOWN}
         item = kinds.pop() if len(kinds) == 1 else FLOAT
         if kinds and BOOL in {item, *kinds}:
             owner.refuse(node, "an array of bools and of numbers is not compiled")
-        is_flat = not isinstance(xs[1].item, TupleType | ArrayType)
+        is_flat = not isinstance(xs.type.item, TupleType | ArrayType)
 
         def taken(shape: Core, count: Core, width: Core, data: Core) -> Core:
             size = Prim(where, MULTIPLY, (count, width))
             given = _stretch(data, Const(where, 0.0), size)
-            items, _ = owner.written(node, _parts.part_of_one, given)
+            items = owner.written(node, _parts.part_of_one, given).core
             if is_flat:
                 return items
             wrong = fault(where, "an empty list makes no array of two dimensions")
             made = Prim(where, CONS, (shape, items))
             return If(where, Prim(where, IS_ZERO, (count,)), wrong, made)
 
-        made = opened(self._build, where, xs[0], taken)
-        owner.fresh = True
+        made = opened(self._build, where, xs.core, taken)
         kind = FLOAT if isinstance(item, ArrayType) else item
         assert not isinstance(kind, TupleType)
-        return made, ArrayType(1 if is_flat else 2, kind)  # type: ignore[arg-type]
+        found = ArrayType(1 if is_flat else 2, kind)  # type: ignore[arg-type]
+        return Operand(made, found, fresh=True)
 
     # how
 
     def _common(self, node: ast.AST, xs: Operand, value: Operand) -> Type:
         """The type of items if this is one of them."""
-        assert isinstance(xs[1], ListType)
+        assert isinstance(xs.type, ListType)
         try:
-            item = join(xs[1].item, value[1])
+            item = join(xs.type.item, value.type)
         except NoCommonType as error:
             self._owner.refuse(node, f"an item of this list is {error}")
         if item is not UNKNOWN and not has_width(item):
@@ -323,9 +319,7 @@ class Lists(Terms):
         first = Prim(where, MULTIPLY, (place, width))
         if type_.item == _ROW:
             given = _stretch(data, first, width)
-            made, _ = owner.written(node, _parts.part_of_one, given)
-            owner.fresh = False
-            return made
+            return owner.written(node, _parts.part_of_one, given).core
         if not isinstance(type_.item, TupleType):
             return self._number(where, data, place, type_.item)
         return self._of_numbers(where, type_.item, data, first, iter(range(10_000)))
@@ -353,7 +347,7 @@ class Lists(Terms):
     ) -> Core:
         """The numbers of an item at its place in a row."""
         owner, where = self._owner, self._owner.text.where(node)
-        leaves = _leaves(value[1])
+        leaves = _leaves(value.type)
         width = Const(where, float(len(leaves)))
         first = place if len(leaves) == 1 else Prim(where, MULTIPLY, (place, width))
         names = [self._build.fresh("item") for _ in leaves]
@@ -361,19 +355,21 @@ class Lists(Terms):
         def filled(start: Core) -> Core:
             made = data
             for at, (name, type_) in enumerate(zip(names, leaves, strict=True)):
-                number, _ = owner.arithmetic.number(where, (Var(where, name), type_))
+                item = Operand(Var(where, name), type_)
+                number = owner.arithmetic.number(where, item).core
                 end = Prim(where, ADD, (start, Const(where, float(at))))
-                at_end: Operand = (end if at else start), INT
+                at_end = end if at else start
                 if grows:
-                    given = [(made, _ROW), at_end, (number, FLOAT)]
-                    made, _ = owner.written(node, _lists.with_number, given)
+                    given = [Operand(made, _ROW), Operand(at_end, INT)]
+                    given.append(Operand(number, FLOAT))
+                    made = owner.written(node, _lists.with_number, given).core
                 else:
-                    made = Prim(where, VECTOR_SET, (made, at_end[0], number))
+                    made = Prim(where, VECTOR_SET, (made, at_end, number))
             return made
 
         inside = owner.arithmetic.named(where, (first,), filled)
-        pattern = _pattern(value[1], iter(names))
-        return self._build.let(where, pattern, value[0], inside)
+        pattern = _pattern(value.type, iter(names))
+        return self._build.let(where, pattern, value.core, inside)
 
     def _set_array(
         self, node: ast.AST, data: Core, place: Core, width: Core, value: Operand
@@ -382,11 +378,11 @@ class Lists(Terms):
         given = _stretch(data, Prim(where, MULTIPLY, (place, width)), width)
 
         def changed(values: Core) -> Core:
-            row: Operand = values, _ROW
-            made, _ = owner.written(node, _parts.set_part_of_one, [*given, row])
+            row = Operand(values, _ROW)
+            made = owner.written(node, _parts.set_part_of_one, [*given, row]).core
             return if_alike(where, [length_of(where, values), width], made)
 
-        return owner.arithmetic.named(where, (value[0],), changed)
+        return owner.arithmetic.named(where, (value.core,), changed)
 
     def _with_array(
         self, node: ast.AST, count: Core, width: Core, data: Core, value: Operand
@@ -394,25 +390,26 @@ class Lists(Terms):
         owner, where = self._owner, self._owner.text.where(node)
 
         def added(values: Core) -> Core:
-            row: Operand = values, _ROW
-            sizes: list[Operand] = [(count, INT), (width, INT)]
-            wide, _ = owner.written(node, _lists.width_with, [*sizes, row])
+            row = Operand(values, _ROW)
+            sizes = [Operand(count, INT), Operand(width, INT)]
+            wide = owner.written(node, _lists.width_with, [*sizes, row]).core
             return owner.arithmetic.named(where, (wide,), lambda w: grown(w, row))
 
         def grown(wide: Core, row: Operand) -> Core:
-            used = Prim(where, MULTIPLY, (count, wide)), INT
-            given = [(data, _ROW), used, row]
-            made, _ = owner.written(node, _lists.with_array, given)
+            used = Operand(Prim(where, MULTIPLY, (count, wide)), INT)
+            given = [Operand(data, _ROW), used, row]
+            made = owner.written(node, _lists.with_array, given).core
             more = Prim(where, ADD, (count, Const(where, 1.0)))
             return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
 
-        return owner.arithmetic.named(where, (value[0],), added)
+        return owner.arithmetic.named(where, (value.core,), added)
 
 
 def _stretch(data: Core, first: Core, count: Core) -> list[Operand]:
     """So many numbers from a place on, as the functions of parts take them."""
     axis = tuple_of(data.where, [Const(data.where, 1.0), count])
-    return [(data, _ROW), (first, INT), (axis, TupleType((INT, INT)))]
+    pair = TupleType((INT, INT))
+    return [Operand(data, _ROW), Operand(first, INT), Operand(axis, pair)]
 
 
 def _leaves(type_: Type) -> list[Type]:

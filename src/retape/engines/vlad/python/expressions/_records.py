@@ -51,10 +51,9 @@ class Records(Terms):
             if name not in given:
                 given[name] = self._default(node, made, parameter)
         items = [given[name] for name in parameters]
-        owner.fresh = False
-        kinds = tuple(type_ for _, type_ in items)
-        core = tuple_of(where, [core for core, _ in items])
-        return core, RecordType(kinds, tuple(parameters), made)
+        kinds = tuple(each.type for each in items)
+        core = tuple_of(where, [each.core for each in items])
+        return Operand(core, RecordType(kinds, tuple(parameters), made))
 
     def _default(self, node: ast.AST, made: type, parameter: Parameter) -> Operand:
         owner, name = self._owner, parameter.name
@@ -82,13 +81,13 @@ class Records(Terms):
         fresh = True
         for value in node.values:
             parts.append(owner.expr(value, env))
-            if holds_arrays(parts[-1][1]):
+            if holds_arrays(parts[-1].type):
                 fresh = False
-                if not owner.fresh:
+                if not parts[-1].fresh:
                     share(value, env)
-        owner.fresh = fresh
-        kinds = RecordType(tuple(type_ for _, type_ in parts), tuple(names), dict)
-        return tuple_of(owner.text.where(node), [core for core, _ in parts]), kinds
+        kinds = RecordType(tuple(each.type for each in parts), tuple(names), dict)
+        core = tuple_of(owner.text.where(node), [each.core for each in parts])
+        return Operand(core, kinds, fresh)
 
     def key(self, node: ast.Subscript, type_: RecordType, *, new: bool = False) -> int:
         """Which item of a dict a subscript is; of a new key, behind the last."""
@@ -105,7 +104,7 @@ class Records(Terms):
 
     def with_key(self, node: ast.Subscript, old: Operand, value: Operand) -> Operand:
         """`d["x"] = a`: the dict with another value there."""
-        type_ = old[1]
+        type_ = old.type
         assert isinstance(type_, RecordType) and isinstance(node.slice, ast.Constant)
         name = str(node.slice.value)
         self.key(node, type_, new=True)
@@ -116,7 +115,7 @@ class Records(Terms):
     ) -> Operand:
         """The record with other parts."""
         owner, where = self._owner, self._owner.text.where(node)
-        core, type_ = old
+        core, type_ = old.core, old.type
         assert isinstance(type_, RecordType)
         unknown = {*given} - {*type_.names}
         if unknown and not is_dict(type_):
@@ -124,25 +123,23 @@ class Records(Terms):
         names = (*type_.names, *(name for name in given if name not in type_.names))
         held = [self._build.fresh("part") for _ in type_.names]
         found: dict[str, Operand] = {
-            name: (Var(where, part), kind)
+            name: Operand(Var(where, part), kind)
             for name, part, kind in zip(type_.names, held, type_.items, strict=True)
         }
         found |= given
-        kinds = tuple(found[name][1] for name in names)
-        made = tuple_of(where, [found[name][0] for name in names])
-        owner.fresh = False
+        kinds = tuple(found[name].type for name in names)
+        made = tuple_of(where, [found[name].core for name in names])
         core = self._build.let(where, tuple_pattern(held), core, made)
-        return core, replace(type_, items=kinds, names=names)
+        return Operand(core, replace(type_, items=kinds, names=names))
 
     def attribute(self, node: ast.Attribute, old: Operand) -> Operand:
         """`p.x`, also where it is a property."""
         owner, where = self._owner, self._owner.text.where(node)
-        core, type_ = old
+        core, type_ = old.core, old.type
         assert isinstance(type_, RecordType)
-        owner.fresh = False
         if node.attr in type_.names and not is_dict(type_):
             at = type_.names.index(node.attr)
-            return owner.opened(where, type_, core, at), type_.items[at]
+            return Operand(owner.opened(where, type_, core, at), type_.items[at])
         found = self._of_class(type_, node.attr)
         if not isinstance(found, property) or found.fget is None:
             owner.refuse(
@@ -161,13 +158,13 @@ class Records(Terms):
         keywords: dict[str, Operand],
     ) -> Operand | None:
         """`p.norm()`, `p._replace(x=1.0)`; `None` if it has no such method."""
-        _, type_ = old
+        type_ = old.type
         assert isinstance(type_, RecordType)
         if name == "_replace" and issubclass(type_.made, tuple) and not args:
             return self.replaced(node, old, keywords)
         if name == "copy" and is_dict(type_) and not args and not keywords:
-            self._owner.fresh = not any(holds_arrays(item) for item in type_.items)
-            return old
+            fresh = not any(holds_arrays(item) for item in type_.items)
+            return replace(old, fresh=fresh)
         found = self._of_class(type_, name)
         if not isinstance(found, PythonFunction):
             return None

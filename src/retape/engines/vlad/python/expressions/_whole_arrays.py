@@ -140,30 +140,31 @@ class WholeArrays(Terms):
 
     def sum(self, node: ast.AST, operand: Operand) -> Operand:
         """The sum of all items, from left to right."""
-        if not isinstance(operand[1], ArrayType):
-            kind = kind_of_type(operand[1])
+        if not isinstance(operand.type, ArrayType):
+            kind = kind_of_type(operand.type)
             self._owner.refuse(node, f"the sum of {kind} is not compiled; use a loop")
         whole = self._whole(node, operand)
         core = self._operator(self._owner.text.where(node), whole, is_sum=True)
-        self._owner.fresh = False
-        return _surrounded(whole, core), FLOAT
+        return Operand(_surrounded(whole, core), FLOAT)
 
     def copy(self, node: ast.AST, operand: Operand) -> Operand:
         """An array of the same items, which is another one: it is written in place."""
-        self._owner.fresh = True
-        if not isinstance(operand[1], ArrayType):
-            return operand
-        return self._array(node, self._alone(node, operand))[0], operand[1]
+        if not isinstance(operand.type, ArrayType):
+            return replace(operand, fresh=True)
+        made = self._array(node, self._alone(node, operand))
+        return replace(made, type=operand.type)
 
     def full(self, node: ast.AST, like: Operand, value: Core) -> Operand:
         """An array of the shape of another one, full of one value."""
-        owner, (core, type_) = self._owner, like
+        owner, core, type_ = self._owner, like.core, like.type
         if not isinstance(type_, ArrayType):
             owner.refuse(node, f"{kind_of_type(type_)} has no shape; use `np.zeros`")
         if type_.rank > 1:
             where, rank = owner.text.where(node), type_.rank
             shape = shape_term(self._build, where, core, rank)
-            return owner.arrays.new(node, (shape, TupleType((INT,) * rank)), value)
+            return owner.arrays.new(
+                node, Operand(shape, TupleType((INT,) * rank)), value
+            )
         return owner.arrays.new(node, owner.arrays.length(node, like), value)
 
     def by_item(
@@ -190,24 +191,25 @@ class WholeArrays(Terms):
         ]
         length = length_of(where, first.first)
         types = [
-            type_ if isinstance(type_, ArrayType) else None for _, type_ in operands
+            each.type if isinstance(each.type, ArrayType) else None for each in operands
         ]
         args: list[Operand] = []
         for whole, type_ in zip(known, types, strict=True):
             if type_ is not None:
-                args.append((whole.first, replace(type_, rank=1)))
+                args.append(Operand(whole.first, replace(type_, rank=1)))
                 continue
             value = whole.operands[0] if whole.operands else self._number(where, whole)
-            args.append((Prim(where, MAKE_VECTOR, (length, value)), ArrayType(1)))
+            args.append(
+                Operand(Prim(where, MAKE_VECTOR, (length, value)), ArrayType(1))
+            )
         items = (_rows.of_items, _rows.of_two_items, _rows.of_three_items)
-        applied = Const(where, ()), FunctionType(function)
-        core, _ = owner.written(node, items[len(args) - 1], [*args, applied])
+        applied = Operand(Const(where, ()), FunctionType(function))
+        core = owner.written(node, items[len(args) - 1], [*args, applied]).core
         if first.shape:
             core = Prim(where, CONS, (first.shape[0], core))
         for each in reversed(around):
             core = each(core)
-        owner.fresh = True
-        return core, ArrayType(first.rank, item)
+        return Operand(core, ArrayType(first.rank, item), fresh=True)
 
     def _number(self, where: Where, whole: Whole) -> Core:
         assert isinstance(whole.item, ItemNumber)
@@ -217,16 +219,15 @@ class WholeArrays(Terms):
         """A vector as an array of one row, or of one column."""
         function = _tables.as_row if is_row else _tables.as_column
         made = self._owner.written(node, function, [vector])
-        self._thin[made[0]] = vector, is_row
-        self._owner.fresh = False
-        return made
+        self._thin[made.core] = vector, is_row
+        return replace(made, fresh=False)
 
     def _spread(
         self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
     ) -> Operand | None:
         """Two arrays of which one is repeated, as NumPy does; or `None`."""
-        a, b = (getattr(type_, "rank", 0) for _, type_ in (left, right))
-        thin = self._thin.get(left[0]), self._thin.get(right[0])
+        a, b = (getattr(each.type, "rank", 0) for each in (left, right))
+        thin = self._thin.get(left.core), self._thin.get(right.core)
         if a + b == 2 and thin[0 if a else 1] is not None:
             found = thin[0 if a else 1]
             assert found is not None
@@ -258,16 +259,15 @@ class WholeArrays(Terms):
         found = [self._repeats(operand) for operand in (left, right)]
 
         def body(a: Core, b: Core) -> Core:
-            both = [(a, found[0][0][1]), (b, found[1][0][1])]
+            both = [Operand(a, found[0][0].type), Operand(b, found[1][0].type)]
             for i, (_, function) in enumerate(found):
                 if function is not None:
                     both[i] = owner.written(node, function, [both[i], both[1 - i]])
-            return self.binary(node, op, *both)[0]
+            return self.binary(node, op, *both).core
 
-        cores = tuple(operand[0] for operand, _ in found)
+        cores = tuple(operand.core for operand, _ in found)
         made = owner.arithmetic.named(where, cores, body)
-        owner.fresh = True
-        return made, ArrayType(2)
+        return Operand(made, ArrayType(2), fresh=True)
 
     def _both_thin(
         self,
@@ -289,33 +289,33 @@ class WholeArrays(Terms):
 
     def _repeats(self, operand: Operand) -> tuple[Operand, Any]:
         """What is repeated, and by which function; a table is not."""
-        found = self._thin.get(operand[0])
+        found = self._thin.get(operand.core)
         if found is not None:
             vector, is_row = found
             return vector, _tables.rows_of if is_row else _tables.columns_of
-        return operand, _tables.rows_of if operand[1] == ArrayType(1) else None
+        return operand, _tables.rows_of if operand.type == ArrayType(1) else None
 
     # operands
 
     def _whole(self, node: ast.AST, operand: Operand) -> Whole:
         """An operand: what it was made of, or its items."""
-        found = self._made.get(operand[0])
+        found = self._made.get(operand.core)
         return found if found and found.is_light else self._alone(node, operand)
 
     def _alone(self, node: ast.AST, operand: Operand) -> Whole:
         where = self._owner.text.where(node)
-        if not isinstance(operand[1], ArrayType):
-            core, _ = self._owner.as_number(node, operand)
+        if not isinstance(operand.type, ArrayType):
+            core = self._owner.as_number(node, operand).core
             if isinstance(core, Const) and isinstance(core.value, float):
                 return Whole(ItemNumber(core.value.hex()), (), "", ())
             return self._named(where, core, "d")
-        if operand[1].rank == 1:
-            return self._named(where, operand[0], "v")
-        parts = parts_of_shape(self._build, operand[1].rank)
+        if operand.type.rank == 1:
+            return self._named(where, operand.core, "v")
+        parts = parts_of_shape(self._build, operand.type.rank)
         *shapes, data = (Var(where, name) for name in parts)
 
         def around(body: Core) -> Core:
-            return opened_as(self._build, where, operand[0], parts, body)
+            return opened_as(self._build, where, operand.core, parts, body)
 
         return Whole(ItemOperand(0), (data,), "v", (around,), tuple(shapes))
 
@@ -374,8 +374,7 @@ class WholeArrays(Terms):
             core = Prim(where, CONS, (whole.shape[0], core))
         core = _surrounded(whole, core)
         self._made[core] = whole
-        self._owner.fresh = True
-        return core, ArrayType(whole.rank)
+        return Operand(core, ArrayType(whole.rank), fresh=True)
 
     def _operator(self, where: Where, whole: Whole, *, is_sum: bool) -> Core:
         name = Each(whole.kinds, whole.item, is_sum).name

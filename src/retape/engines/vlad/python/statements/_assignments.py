@@ -8,9 +8,10 @@ name, under which Python would see the change, is refused.
 """
 
 import ast
+from collections.abc import Container
 from typing import TYPE_CHECKING, NoReturn
 
-from retape.engines.vlad.language._core import Const, Core, Pattern, PVar, Var
+from retape.engines.vlad.language._core import Const, Pattern, PVar, Var
 from retape.engines.vlad.python.expressions._array_parts import is_part
 from retape.engines.vlad.python.read._types import (
     UNKNOWN,
@@ -49,27 +50,29 @@ class Assignments:
         if isinstance(node.value, ast.Call) and is_list_call(node.value, env):
             return self.of_list(node, node.value, node.targets, env, go)
         leaving = parting(node.value, env, _bound_by(node.targets))
-        value, type_ = self._owner.expr(node.value, env)
-        fresh = self._owner.are_fresh(node.value, leaving)
-        if len(node.targets) > 1 and holds_arrays(type_):
+        operand = self._owner.expr(node.value, env)
+        fresh = are_fresh(operand, node.value, leaving)
+        if len(node.targets) > 1 and holds_arrays(operand.type):
             self.refuse(node, "one array with several names; write `b = a.copy()`")
         copied = all(isinstance(each, ast.Subscript) for each in node.targets)
-        if holds_arrays(type_) and not all(fresh) and not copied:
+        if holds_arrays(operand.type) and not all(fresh) and not copied:
             share(node.value, env)
         if len(node.targets) == 1:
-            return self.bind(node.targets[0], node, (value, type_), fresh, env, go)
-        shown = Variable(self._owner.build.fresh("value"), type_)
+            return self.bind(node.targets[0], node, operand, fresh, env, go)
+        shown = Variable(self._owner.build.fresh("value"), operand.type)
         inner = self._in_turn(
             [(target, shown, False) for target in node.targets], node, env, go
         )
         where = self._owner.text.where(node)
-        return lambda: self._owner.build.let_var(where, shown.name, value, inner())
+        return lambda: self._owner.build.let_var(
+            where, shown.name, operand.core, inner()
+        )
 
     def bind(
         self,
         target: ast.expr,
         node: ast.AST,
-        operand: tuple[Core, Type],
+        operand: Operand,
         fresh: tuple[bool, ...],
         env: Variables,
         go: After,
@@ -78,7 +81,7 @@ class Assignments:
 
         `fresh` tells whether its arrays are new, of a tuple item by item.
         """
-        value, type_ = operand
+        value, type_ = operand.core, operand.type
         where = self._owner.text.where(node)
         if isinstance(target, ast.Subscript):
             return self._set_item(target, operand, env, go)
@@ -109,7 +112,7 @@ class Assignments:
         if not parts:
             return go(env)
         (target, part, new), *more = parts
-        operand = Var(self._owner.text.where(node), part.name), part.type
+        operand = Operand(Var(self._owner.text.where(node), part.name), part.type)
 
         def then(inner: Variables) -> Emit:
             return self._in_turn(more, node, inner, go)
@@ -164,7 +167,7 @@ class Assignments:
     def _set_item(
         self,
         target: ast.Subscript,
-        operand: tuple[Core, Type],
+        operand: Operand,
         env: Variables,
         go: After,
     ) -> Emit:
@@ -186,16 +189,15 @@ class Assignments:
             return self._set_part(target, operand, env, go)
         fresh = self._owner.build.fresh(name)
         held = self._owner.build.fresh("value")
-        array = Var(where, variable.name), variable.type
+        array = Operand(Var(where, variable.name), variable.type)
         if is_part(target, variable.type):
-            self._owner.refuse_ints(target, operand[1])
-            value, kind = operand
-            given = Var(where, held), kind
+            self._owner.refuse_ints(target, operand.type)
+            value, given = operand.core, Operand(Var(where, held), operand.type)
             changed = self._owner.parts.with_part(target, array, given, env)
         else:
-            value, _ = self._owner.as_number(target, operand)
+            value = self._owner.as_number(target, operand).core
             changed = self._owner.items.with_item(
-                target, array[0], Var(where, held), env
+                target, array.core, Var(where, held), env
             )
         inner = go({**env, name: Variable(fresh, variable.type, True)})
         return lambda: self._owner.build.let_var(
@@ -223,16 +225,18 @@ class Assignments:
         assert isinstance(target.value, ast.Name)
         name, held = target.value.id, owner.build.fresh("value")
         variable = env[name]
-        old, given = (Var(where, variable.name), variable.type), operand[1]
-        new: Operand = Var(where, held), given
+        old = Operand(Var(where, variable.name), variable.type)
+        new = Operand(Var(where, held), operand.type)
         if isinstance(variable.type, ListType):
-            core, type_ = owner.items.with_item_of_list(target, old, new, env)
+            made = owner.items.with_item_of_list(target, old, new, env)
         else:
-            core, type_ = owner.records.with_key(target, old, new)
+            made = owner.records.with_key(target, old, new)
         fresh = owner.build.fresh(name)
-        env = {**env, name: Variable(fresh, type_, not holds_arrays(given))}
+        env = {**env, name: Variable(fresh, made.type, not holds_arrays(new.type))}
         let, inner = owner.build.let_var, go(env)
-        return lambda: let(where, held, operand[0], let(where, fresh, core, inner()))
+        return lambda: let(
+            where, held, operand.core, let(where, fresh, made.core, inner())
+        )
 
     def of_list(
         self,
@@ -253,24 +257,23 @@ class Assignments:
             self.refuse(call, "write `xs.append(x)`, and `x = xs.pop()`")
         value = None if is_pop else owner.lists.item_of(call.args[0], env)
         xs, last = Var(where, env[name].name), owner.build.fresh("last")
-        old = xs, env[name].type
-        kind: Type = UNKNOWN
+        old = Operand(xs, env[name].type)
         if value is not None:
-            held: Operand = Var(where, last), value[1]
-            core, type_ = owner.lists.appended(call, old, held)
-            taken = value[0]
+            held = Operand(Var(where, last), value.type)
+            made, taken = owner.lists.appended(call, old, held), value
         else:
-            at = Const(where, -1.0)
-            taken, kind = owner.lists.item(call, old, at, natural=False)
-            core, type_ = owner.lists.without_last(call, old)
+            taken = owner.lists.item(call, old, Const(where, -1.0), natural=False)
+            made = owner.lists.without_last(call, old)
         fresh = owner.build.fresh(name)
-        inner_env = {**env, name: Variable(fresh, type_, owned=True)}
+        inner_env = {**env, name: Variable(fresh, made.type, owned=True)}
         if targets:
-            part = Var(where, last), kind
+            part = Operand(Var(where, last), taken.type)
             inner = self.bind(targets[0], node, part, (False,), inner_env, go)
         else:
             inner = go(inner_env)
-        return lambda: let(where, last, taken, let(where, fresh, core, inner()))
+        return lambda: let(
+            where, last, taken.core, let(where, fresh, made.core, inner())
+        )
 
     def augmented(self, node: ast.AugAssign, env: Variables, go: After) -> Emit:
         target = node.target
@@ -284,8 +287,8 @@ class Assignments:
         else:
             return self._refuse_target(target)
         left = self._owner.expr(read, env)
-        self._owner.refuse_ints(node, left[1])
-        if isinstance(left[1], ArrayType) and isinstance(target, ast.Name):
+        self._owner.refuse_ints(node, left.type)
+        if isinstance(left.type, ArrayType) and isinstance(target, ast.Name):
             if not env[target.id].owned:
                 self.refuse(
                     node,
@@ -296,10 +299,25 @@ class Assignments:
         operand = self._owner.apply_binary(
             node, node.op, left, self._owner.expr(node.value, env)
         )
-        ranks = [getattr(type_, "rank", 0) for _, type_ in (left, operand)]
+        ranks = [getattr(each.type, "rank", 0) for each in (left, operand)]
         if ranks[0] and ranks[0] != ranks[1]:
             self.refuse(node, "an array cannot be given another shape by this operator")
-        return self.bind(target, node, operand, (self._owner.fresh,), env, go)
+        return self.bind(target, node, operand, (operand.fresh,), env, go)
+
+
+def are_fresh(
+    operand: Operand, node: ast.expr, leaving: Container[str]
+) -> tuple[bool, ...]:
+    """Whether the arrays of an expression are new; of a tuple, item by item.
+
+    Those of variables that are leaving their names are, too.
+    """
+    if not isinstance(node, ast.Tuple) or not operand.fresh_items:
+        return (operand.fresh,)
+    return tuple(
+        new or (isinstance(item, ast.Name) and item.id in leaving)
+        for item, new in zip(node.elts, operand.fresh_items, strict=True)
+    )
 
 
 def is_list_call(node: ast.Call, env: Variables) -> bool:

@@ -44,13 +44,14 @@ from retape.engines.vlad.python.read._variables import (
 )
 from retape.engines.vlad.python.statements._assignments import (
     Assignments,
+    are_fresh,
     is_list_call,
 )
 from retape.engines.vlad.python.statements._effects import is_print, print_, raise_
 from retape.engines.vlad.python.statements._for_loops import for_loop
 from retape.engines.vlad.python.statements._joins import After, Emit, JoinPoint
 from retape.engines.vlad.python.statements._loops import Exits, Loops
-from retape.engines.vlad.python.terms._arithmetic import fault
+from retape.engines.vlad.python.terms._arithmetic import Operand, fault
 
 
 class Body(Expressions):
@@ -119,12 +120,12 @@ class Body(Expressions):
     def finish(
         self,
         node: ast.AST,
-        operand: tuple[Core, Type],
+        operand: Operand,
         fresh: bool,
         ways: tuple[Type, ...] = (),
     ) -> Emit:
         """A return from the function, on `ways` of a function that it calls last."""
-        instance, (core, type_) = self.instance, operand
+        instance, core, type_ = self.instance, operand.core, operand.type
         if isinstance(type_, OneOf):
             ways = type_.items
         ways = ways or (type_,)
@@ -163,7 +164,9 @@ class Body(Expressions):
     def return_(self, node: ast.Return, env: Variables) -> Emit:
         value = node.value
         if value is None:
-            return self.finish(node, (Const(self.text.where(node), ()), NONE), True)
+            return self.finish(
+                node, Operand(Const(self.text.where(node), ()), NONE), True
+            )
         if isinstance(value, ast.IfExp):
             return self._if(_as_statement(value), env, _nothing_follows, None)
         leaving = parting(value, env, env)
@@ -173,10 +176,13 @@ class Body(Expressions):
             operand = self.expr(value, env)
         name = value.id if isinstance(value, ast.Name) else ""
         owned = name in env and env[name].owned
-        if has_arrays_within(operand[1]):  # whose items may have other names
-            self.fresh, self.fresh_items, owned = False, (), False
-        fresh = all(self.are_fresh(value, leaving))
-        ways = self.ways if isinstance(value, ast.Call) else ()
+        if has_arrays_within(operand.type):  # whose items may have other names
+            operand, owned = (
+                Operand(operand.core, operand.type, ways=operand.ways),
+                False,
+            )
+        fresh = all(are_fresh(operand, value, leaving))
+        ways = operand.ways if isinstance(value, ast.Call) else ()
         return self.finish(node, operand, fresh or owned, ways)
 
     def _definitions(

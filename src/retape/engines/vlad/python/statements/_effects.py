@@ -80,21 +80,22 @@ def print_(owner: "Body", node: ast.Call, env: Variables, go: After) -> Emit:
             if each is None:
                 parts.append(shown)
                 continue
-            core, type_ = owner.expr(each, env)
-            if type_ not in (INT, FLOAT, BOOL, UNKNOWN):
+            given = owner.expr(each, env)
+            if given.type not in (INT, FLOAT, BOOL, UNKNOWN):
+                kind = kind_of_type(given.type)
                 owner.refuse(
                     each,
-                    f"{kind_of_type(type_)} is not printed here; print numbers, bools "
-                    "and texts that are written out",
+                    f"{kind} is not printed here; print numbers, bools and texts that "
+                    "are written out",
                 )
-            parts.append((type_, shown))
-            numbers.append(owner.as_number(each, (core, type_)))
+            parts.append((given.type, shown))
+            numbers.append(owner.as_number(each, given))
     number = owner.unit.printed(Printed(tuple(parts), options.get("end", "\n")))
     inner = go(env)
 
     def emit() -> Core:
         return owner.arithmetic.named(
-            where, tuple(core for core, _ in numbers), written
+            where, tuple(each.core for each in numbers), written
         )
 
     def written(*cores: Core) -> Core:

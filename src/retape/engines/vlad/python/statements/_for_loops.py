@@ -154,10 +154,10 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
         and owner.static_object(iterated.func, env) is range
     ):
         parts = [owner.number(arg, env) for arg in iterated.args]
-        for (_, type_), arg in zip(parts, iterated.args, strict=True):
-            if type_ not in (INT, UNKNOWN):
+        for part, arg in zip(parts, iterated.args, strict=True):
+            if part.type not in (INT, UNKNOWN):
                 owner.refuse(arg, "`range` takes ints, and this is a float")
-        match [core for core, _ in parts]:
+        match [each.core for each in parts]:
             case [stop]:
                 return _Range(zero, stop, one)
             case [start, stop, *step]:

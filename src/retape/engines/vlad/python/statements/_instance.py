@@ -18,6 +18,7 @@ from retape.engines.vlad.python.read._source import Parsed
 from retape.engines.vlad.python.read._types import NONE, FunctionType, Type
 from retape.engines.vlad.python.read._variables import Variable, Variables
 from retape.engines.vlad.python.statements._body import Body
+from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._core_builder import nested_pattern, tuple_of
 
 
@@ -66,7 +67,7 @@ def _translated(body: Body, parsed: Parsed, env: Variables) -> Core:
     if isinstance(node, ast.Lambda):
         value = ast.copy_location(ast.Return(node.body), node.body)
         return body.return_(value, env)()
-    nothing = Const(where, ()), NONE
+    nothing = Operand(Const(where, ()), NONE)
     return body.block(
         node.body, env, lambda _: body.finish(node, nothing, True), None
     )()

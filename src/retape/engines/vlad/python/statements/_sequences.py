@@ -6,7 +6,7 @@ loop counts places.
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Const, Core, Prim, Var
@@ -68,7 +68,8 @@ def sequence(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> Se
 
 def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> Sequence:
     where = owner.text.where(node)
-    core, type_ = owner.expr(node, env)
+    over = owner.expr(node, env)
+    type_ = over.type
     if isinstance(node, ast.Name) and node.id in assigned(loop.body):
         owner.refuse(
             node,
@@ -76,16 +77,16 @@ def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> S
             f"`range(len({node.id}))`",
         )
     held: tuple[tuple[str, Core], ...] = ()
-    if not isinstance(core, Var):
-        held = ((owner.build.fresh("over"), core),)
-        core = Var(where, held[0][0])
+    if not isinstance(over.core, Var):
+        held = ((owner.build.fresh("over"), over.core),)
+        over = replace(over, core=Var(where, held[0][0]))
     if isinstance(type_, ListType):
         if holds_arrays(type_.item):
             share(node, env)  # an item is in the list, too
-        length, _ = owner.arrays.length(node, (core, type_))
+        length = owner.arrays.length(node, over).core
 
         def item_of_list(at: Core) -> Operand:
-            return owner.lists.item(node, (core, type_), at, True, known=True)
+            return owner.lists.item(node, over, at, True, known=True)
 
         return Sequence(length, item_of_list, held)
     if not isinstance(type_, ArrayType):
@@ -98,12 +99,12 @@ def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> S
         owner.refuse(node, "a loop over an array of bools is not compiled; use `where`")
     if type_.rank > 1:
         share(node, env)  # a row is a view
-    length, _ = owner.arrays.length(node, (core, type_))
+    length = owner.arrays.length(node, over).core
 
     def item(at: Core) -> Operand:
         if type_.rank > 1:
-            return owner.parts.first(node, (core, type_), (at, INT))
-        return Prim(where, VECTOR_REF, (core, at)), type_.item
+            return owner.parts.first(node, over, Operand(at, INT))
+        return Operand(Prim(where, VECTOR_REF, (over.core, at)), type_.item)
 
     return Sequence(length, item, held)
 
@@ -111,17 +112,17 @@ def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> S
 def _of_range(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Sequence:
     where = owner.text.where(node)
     parts = [owner.number(arg, env) for arg in node.args]
-    for (_, type_), arg in zip(parts, node.args, strict=True):
-        if type_ not in (INT, UNKNOWN):
+    for part, arg in zip(parts, node.args, strict=True):
+        if part.type not in (INT, UNKNOWN):
             owner.refuse(arg, "`range` takes ints, and this is a float")
     if len(parts) not in (1, 2):
         owner.refuse(node, "inside of others, `range` is compiled without a step")
-    start = parts[0][0] if len(parts) == 2 else Const(where, 0.0)
+    start = parts[0].core if len(parts) == 2 else Const(where, 0.0)
     if not isinstance(start, Const | Var):
         owner.refuse(node, "the start of this `range` is a constant or a variable")
-    count = Prim(where, SUBTRACT, (parts[-1][0], start))
+    count = Prim(where, SUBTRACT, (parts[-1].core, start))
     length = Prim(where, MAXIMUM, (count, Const(where, 0.0)))
-    return Sequence(length, lambda at: (Prim(where, ADD, (start, at)), INT))
+    return Sequence(length, lambda at: Operand(Prim(where, ADD, (start, at)), INT))
 
 
 def _enumerated(
@@ -133,8 +134,10 @@ def _enumerated(
     inner = sequence(owner, loop, node.args[0], env)
 
     def item(at: Core) -> Operand:
-        core, type_ = inner.item(at)
-        return tuple_of(where, [at, core]), TupleType((INT, type_))
+        operand = inner.item(at)
+        return Operand(
+            tuple_of(where, [at, operand.core]), TupleType((INT, operand.type))
+        )
 
     return Sequence(inner.length, item, inner.held)
 
@@ -150,8 +153,8 @@ def _zipped(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Seq
 
     def item(at: Core) -> Operand:
         found = [one.item(at) for one in each]
-        types = TupleType(tuple(type_ for _, type_ in found))
-        return tuple_of(where, [core for core, _ in found]), types
+        types = TupleType(tuple(each.type for each in found))
+        return Operand(tuple_of(where, [each.core for each in found]), types)
 
     held = tuple(one for each_one in each for one in each_one.held)
     return Sequence(length, item, held)

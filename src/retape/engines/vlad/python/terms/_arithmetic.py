@@ -8,6 +8,7 @@ function stops there too, with the line at fault. An int is a double, so that on
 import ast
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
@@ -40,7 +41,23 @@ from retape.engines.vlad.operators._table import (
 from retape.engines.vlad.python.read._types import BOOL, FLOAT, INT, UNKNOWN, Type
 from retape.engines.vlad.python.terms._core_builder import CoreBuilder
 
-Operand = tuple[Core, Type]
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A term, and what is known of its value.
+
+    Attributes:
+        fresh: Whether the arrays in it are nobody else's, nor the same.
+        fresh_items: If a tuple was written out, whether that holds for each item.
+        ways: If a function was called, the types that its ways out give.
+    """
+
+    core: Core
+    type: Type
+    fresh: bool = False
+    fresh_items: tuple[bool, ...] = ()
+    ways: tuple[Type, ...] = ()
+
 
 LARGEST_INT = 2**53
 
@@ -66,18 +83,19 @@ class Arithmetic:
 
     def number(self, where: Where, operand: Operand) -> Operand:
         """A bool as the int that it is."""
-        core, type_ = operand
-        if type_ is BOOL:
-            return If(where, core, Const(where, 1.0), Const(where, 0.0)), INT
+        if operand.type is BOOL:
+            return Operand(
+                If(where, operand.core, Const(where, 1.0), Const(where, 0.0)), INT
+            )
         return operand
 
     def binary(
         self, where: Where, op: ast.operator, left: Operand, right: Operand
     ) -> Operand | None:
         """An operator of two numbers; `None` for one that is not compiled."""
-        (a, s), (b, t) = left, right
+        a, s, b, t = left.core, left.type, right.core, right.type
         if s is UNKNOWN or t is UNKNOWN:  # of a recursion not yet seen to return
-            return Const(where, ()), UNKNOWN
+            return Operand(Const(where, ()), UNKNOWN)
         both = INT if s is INT and t is INT else FLOAT
         match op:
             case ast.Add() | ast.Sub() | ast.Mult():
@@ -85,15 +103,15 @@ class Arithmetic:
                 core: Core = Prim(where, name, (a, b))
                 if name == MULTIPLY:
                     core = self._one_zero(core, both)
-                return self.exact(where, core, both), both
+                return Operand(self.exact(where, core, both), both)
             case ast.Div():
-                return self._divided(where, DIVIDE, a, b), FLOAT
+                return Operand(self._divided(where, DIVIDE, a, b), FLOAT)
             case ast.FloorDiv():
                 core = self._divided(where, FLOOR_DIVIDE, a, b)
-                return self._one_zero(core, both), both
+                return Operand(self._one_zero(core, both), both)
             case ast.Mod():
                 core = self._divided(where, REMAINDER, a, b)
-                return self._one_zero(core, both), both
+                return Operand(self._one_zero(core, both), both)
             case ast.Pow():
                 return self.power(where, left, right)
         return None
@@ -123,19 +141,19 @@ class Arithmetic:
         )
 
     def power(self, where: Where, left: Operand, right: Operand) -> Operand:
-        (a, s), (b, t) = left, right
+        a, s, b, t = left.core, left.type, right.core, right.type
         exponent = b.value if isinstance(b, Const) else None
         natural = isinstance(exponent, float) and exponent >= 0.0
         whole = s is INT and t is INT and natural
         if exponent == 2.0:
             type_ = INT if whole else FLOAT
             square = self.named(where, (a,), lambda x: Prim(where, MULTIPLY, (x, x)))
-            return self.exact(where, square, type_), type_
+            return Operand(self.exact(where, square, type_), type_)
         if s is INT and t is INT and exponent is None:
-            return self._power_of_int(where, a, b), INT
+            return Operand(self._power_of_int(where, a, b), INT)
         type_ = INT if whole else FLOAT
         core = self.finite(where, EXPT, (a, b))
-        return self.exact(where, core, type_), type_
+        return Operand(self.exact(where, core, type_), type_)
 
     def _power_of_int(self, where: Where, a: Core, b: Core) -> Core:
         """An int to the power of one that only running tells."""
@@ -189,14 +207,21 @@ class Arithmetic:
         return self.named(where, args, checked)
 
     def negative(self, where: Where, operand: Operand) -> Operand:
-        core, type_ = operand
-        if isinstance(core, Const) and isinstance(core.value, float):
-            return Const(
-                where, -core.value + 0.0 if type_ is INT else -core.value
-            ), type_
-        if type_ is INT:
-            return Prim(where, SUBTRACT, (Const(where, 0.0), core)), type_
-        return Prim(where, NEGATE, (core,)), type_
+        if isinstance(operand.core, Const) and isinstance(operand.core.value, float):
+            return Operand(
+                Const(
+                    where,
+                    -operand.core.value + 0.0
+                    if operand.type is INT
+                    else -operand.core.value,
+                ),
+                operand.type,
+            )
+        if operand.type is INT:
+            return Operand(
+                Prim(where, SUBTRACT, (Const(where, 0.0), operand.core)), operand.type
+            )
+        return Operand(Prim(where, NEGATE, (operand.core,)), operand.type)
 
     def truncated(self, where: Where, core: Core) -> Core:
         """`int(x)`: towards zero."""
@@ -315,9 +340,9 @@ def literal(where: Where, value: float | bool | int) -> Operand:
         OverflowError: For an int that is above 2**53.
     """
     if isinstance(value, bool):
-        return Const(where, value), BOOL
+        return Operand(Const(where, value), BOOL)
     if isinstance(value, int):
         if abs(value) > LARGEST_INT:
             raise OverflowError
-        return Const(where, float(value)), INT
-    return Const(where, value if value == value else math.nan), FLOAT
+        return Operand(Const(where, float(value)), INT)
+    return Operand(Const(where, value if value == value else math.nan), FLOAT)

@@ -29,7 +29,7 @@ from retape.engines.vlad.python.terms._core_builder import tuple_of
 def static_value(where: Where, value: Any) -> Operand | None:
     """A constant or a function as a term; `None` for what is not compiled."""
     if value is None:
-        return Const(where, ()), NONE
+        return Operand(Const(where, ()), NONE)
     if isinstance(value, bool | float):
         return literal(where, value)
     if isinstance(value, int):
@@ -40,11 +40,11 @@ def static_value(where: Where, value: Any) -> Operand | None:
         if any(part is None for part in parts):
             return None
         known = [part for part in parts if part is not None]
-        items = tuple(type_ for _, type_ in known)
+        items = tuple(each.type for each in known)
         types = RecordType(items, *record[:2]) if record else TupleType(items)
-        return tuple_of(where, [core for core, _ in known]), types
+        return Operand(tuple_of(where, [each.core for each in known]), types)
     key = function_key(value)
-    return None if key is None else (Const(where, ()), FunctionType(key))
+    return None if key is None else Operand(Const(where, ()), FunctionType(key))
 
 
 def function_key(value: Any) -> Any:
