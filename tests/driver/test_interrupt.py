@@ -89,6 +89,20 @@ def test_nothing_is_lost_when_a_run_is_ended_within_an_advance(tmp_path, monkeyp
     assert result.cotangent.tobytes() == alone.cotangent.tobytes()
 
 
+def test_a_run_to_an_unknown_end_is_ended_within_a_stage(tmp_path, monkeypatch):
+    """It goes on from the last stage that was begun before."""
+    monkeypatch.setattr("retape.driver._interrupt._PART", 0.0)
+    plan = retape.fixed_space(snapshots=2, stage=20)
+    alone, _ = run_for(tmp_path, kind="memory", plan=plan, known=False)
+    with pytest.raises(RunInterrupted, match="before step 4[1-9] of an unknown"):
+        with retape.interruptible() as limit:
+            how = functools.partial(limit.request, "a test")
+            run_for(tmp_path, 46, how, plan=plan, known=False)
+    result, _ = run_for(tmp_path, plan=plan, known=False)
+    assert result.report.resumed
+    assert result.cotangent.tobytes() == alone.cotangent.tobytes()
+
+
 def test_a_signal_ends_a_run_and_the_handlers_are_as_they_were(tmp_path):
     came = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))

@@ -143,6 +143,7 @@ REFUSALS: list[tuple[Any, Any, Any, type[Exception], str]] = [
     ("space", None, twice, retape.PlanError, "Pass several seeds to `gradients`"),
     ("space", None, lambda run: run.gradient(), retape.PlanError, "Pass `seed`"),
     ("space", None, lambda run: run.gradients([]), retape.PlanError, "`seeds="),
+    ("space", None, lambda run: run.gradient(3), retape.PlanError, "is not a function"),
     ("space", 7, None, retape.StoreError, "is not a store"),
     ("within", None, None, retape.PlanError, "is not a plan"),
 ]
