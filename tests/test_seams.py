@@ -59,7 +59,6 @@ SEAMS = {
     "retape.engines.eager.compiled": "joint graphs and all their plans by brute force",
     "retape.engines.eager.plan._dynamic_programme": "the oracle of plans",
     "retape.engines.eager.plan._book": "plans are forgotten between tests",
-    "retape.engines.eager.replay._drop_snapshots": "against brute force",
     "retape.engines.eager.trace._operator_traits": "against PyTorch's schemas",
     # Devices, containers and processes that are not here.
     "retape.engines.eager.api._available_bytes": "a container's limit",

@@ -3,6 +3,7 @@
 import heapq
 import random
 import tracemalloc
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -103,6 +104,36 @@ def test_states_in_a_store_cost_copies_and_no_room() -> None:
         equal += found == least
         dearer += found > Optimum(units, widths(states), budget).cost
     assert solved > 25 and equal > 30 and dearer > 10
+
+
+def test_of_states_that_a_run_holds_those_stay_that_are_worth_their_room() -> None:
+    rng = random.Random(3)
+    given_up = kept = 0
+    for _ in range(60):
+        units, states = drawn(rng, 2, 7)
+        held = [0, *(k for k in range(1, len(units)) if rng.random() < 0.5)]
+        budget = rng.randint(3, 30)
+
+        def cost(stay: tuple[int, ...]) -> float:
+            room, total = budget, 0.0  # noqa: B023
+            for s, k in pairwise([0, *stay, len(units)]):  # noqa: B023
+                parts = units[s:k], widths(states[s : k + 1])  # noqa: B023
+                total += Optimum(*parts, max(0, room), held=[0]).cost
+                room -= states[k]  # noqa: B023
+            return total if room >= 0 else float("inf")
+
+        best = Optimum(units, widths(states), budget, held=held)
+        ways = [each for k in range(len(held)) for each in combinations(held[1:], k)]
+        assert best.cost == min(map(cost, ways))
+        if best.cost < float("inf"):
+            own, *later = best.descents()
+            assert cost(own.stores) == best.cost and not own.taped
+            assert sorted(u for each in later for u in each.taped) == [
+                *range(len(units))
+            ]
+            kept += bool(own.stores)
+            given_up += own.stores != tuple(held[1:])
+    assert kept > 10 and given_up > 10
 
 
 def test_taping_on_the_way_is_never_dearer_than_a_plain_chain() -> None:

@@ -78,7 +78,7 @@ LONGER = [
 
 @pytest.mark.parametrize("order", [*ORDERS, *LONGER])
 def test_any_order_is_exact_and_learns_from_what_its_backward_finds(order: str) -> None:
-    models = {"A": Stashing(24), "B": Stashing(30)}
+    models: dict[str, nn.Module] = {"A": Stashing(24), "B": Stashing(30)}
     parameters = [p for model in models.values() for p in model.parameters()]
 
     def outcome(under: Callable[[], Any]) -> list[Tensor]:
@@ -89,13 +89,16 @@ def test_any_order_is_exact_and_learns_from_what_its_backward_finds(order: str) 
         return [*found, torch.get_rng_state()]
 
     plain, states = outcome(contextlib.nullcontext), list[list[str]]()
+    again = list[int]()
     for _ in range(6):
         made: list[Any] = []
         assert all(map(torch.equal, outcome(recording(AMPLE, made)), plain))
         states.append([each.report.plan.state for each in made])
-    # What the stash holds was not foreseen, and was learned.
+        again.append(sum(each.report.recomputed for each in made))
+    # What the stash holds was not foreseen, and was learned: plans have room for it, or
+    # are dearer than what the backward finds by itself, and followed no more.
     assert "left" in {each for turn in states for each in turn}
-    assert set(states[-1]) == {"followed"}
+    assert "left" not in states[-1] and again[-1] <= min(again)
 
 
 @pytest.mark.parametrize("order", ["ABba", "AAaa"])
@@ -104,9 +107,10 @@ def test_the_budget_of_each_run_holds_while_another_is_there(order: str) -> None
     for model in models.values():
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
+    made = list[Any]()
     for _ in range(3):
-        made: list[Any] = []
-        peak = peak_bytes(lambda: in_turn(order, models, recording(MEMORY, made)))  # noqa: B023
+        made.clear()
+        peak = peak_bytes(lambda: in_turn(order, models, recording(MEMORY, made)))
         assert peak <= 2 * MEMORY
     assert {each.report.plan.state for each in made} == {"followed"}
 
@@ -142,7 +146,7 @@ def test_each_run_gives_the_same_by_rules_and_by_a_plan(step: Any) -> None:
     chain, reports, found = net(16 if step is twice else 24), list[Any](), list[Any]()
     for number in range(5):
         torch.manual_seed(1)
-        under = recompute(memory=MEMORY) if number else contextlib.nullcontext()
+        under: Any = recompute(memory=MEMORY) if number else contextlib.nullcontext()
         found.append([*step(chain, under), torch.get_rng_state()])
         reports += [under.report] if number else []
     assert all(all(map(torch.equal, each, found[0])) for each in found)

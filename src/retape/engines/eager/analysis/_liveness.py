@@ -114,9 +114,11 @@ class Span:
         low = bisect_left(self._saved_steps, first)
         high = bisect_left(self._saved_steps, last + 1)
         earlier = self._earlier
+        found = self._sums[high] - self._sums[low]
+        if not earlier:
+            return found
         begin, end = (bisect_left(earlier, (step,)) for step in (first, last + 1))
-        more = sum(n for _, again, n in earlier[begin:end] if again > last)
-        return self._sums[high] - self._sums[low] + more
+        return found + sum(n for _, again, n in earlier[begin:end] if again > last)
 
     def mean_width(self, cuts: Sequence[int]) -> float:
         """The bytes that cross a cut, on average."""

@@ -70,18 +70,11 @@ class Measured:
         return record_in(memory, self.bookkeeping, self.notes, self.saved_bytes)
 
     def widths(self) -> "list[array[int]]":
-        """For two cuts, the bytes of the state at the second that the first has not.
+        """As `widths_of`, between all cuts.
 
         They would take more than all the rest, and are asked for between runs.
         """
-        states, nbytes = list(self.states), self.nbytes
-        return [
-            array("q", [
-                sum(nbytes[slot] for slot in right - left) if k > s else 0
-                for k, right in enumerate(states)
-            ])
-            for s, left in enumerate(states)
-        ]  # fmt: skip
+        return widths_of(list(self.states), self.nbytes)
 
     def agrees(self, cut: int, run: Run) -> bool:
         """Whether a run that has come to a cut has done the same in the unit before."""
@@ -91,6 +84,17 @@ class Measured:
         return not cut or self.marks[cut - 1] == mark_between(
             run, self.cuts[cut - 1 : cut + 1], self.counts[cut - 1 : cut + 1]
         )
+
+
+def widths_of(states: Sequence[Slots], nbytes: Sequence[int]) -> "list[array[int]]":
+    """For two states, the bytes of the later one that the earlier has not."""
+    return [
+        array("q", [
+            sum(nbytes[slot] for slot in right - left) if k > s else 0
+            for k, right in enumerate(states)
+        ])
+        for s, left in enumerate(states)
+    ]  # fmt: skip
 
 
 class ForwardEnd(NamedTuple):

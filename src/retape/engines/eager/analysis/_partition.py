@@ -9,16 +9,21 @@ not saved, since a tape and the state beside it have the rest in common: behind 
 ReLU of a chain, where in front of it plans ran a third more again.
 """
 
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from retape.engines.eager.analysis._uses import Uses
 from retape.engines.eager.trace._trace import Trace
 
 
-def cut_run(trace: Trace, uses: Uses, most: int) -> list[int]:
-    """Positions of about `most` units, divided by the bytes that they save."""
+def cut_run(
+    trace: Trace, uses: Uses, most: int, given: Iterable[int] = ()
+) -> list[int]:
+    """Positions of about `most` units, divided by the bytes that they save.
+
+    Those that are given are among them.
+    """
     length = uses.length
     saved_at = [0] * (length + 2)
     seen: set[int] = set()
@@ -30,7 +35,9 @@ def cut_run(trace: Trace, uses: Uses, most: int) -> list[int]:
     size = max(1.0, sums[-1] / most)
     if not length:
         return [0]
-    return [0, *_divided(0, length, sums, size, uses.widths()), length]
+    widths, ends = uses.widths(), sorted({0, *given, length})
+    inner = (_divided(*each, sums, size, widths) for each in pairwise(ends))
+    return sorted({*ends, *chain.from_iterable(inner)})
 
 
 def _divided(

@@ -154,7 +154,7 @@ class Recomputation:
             expect(self._known)
         plan = None if self._ledger is None else self._ledger.plan()
         if plan is None:
-            return Keeper(run, self._limits), Sweep(run, self._limits)
+            return Keeper(run, self._limits), PlannedSweep(run, self._limits)
         run.tally.plan = plan
         keeper = PlannedKeeper(run, self._limits, plan)
         return keeper, PlannedSweep(run, self._limits, plan)

@@ -17,11 +17,10 @@ store they take no memory, and are kept.
 
 Rule 5. Where snapshots are counted and not bytes, the same is done by their number.
 
-Rule 6. In the backward, a gap is run again at once if what it saves fits, and otherwise
-its last part that does, with snapshots planted on the way at binomial splits.
-
-Rule 7. Before that, the last snapshots are given up if their room saves more operators
-than they do.
+Rule 6. In the backward, a gap is run again at once if what it saves fits. If not, the
+schedule of least cost is found for it and all that lies before, which may give
+snapshots up. Where there is no room for any, the last part of the gap that fits is run
+again, with snapshots planted on the way at binomial splits.
 """
 
 from bisect import bisect_right

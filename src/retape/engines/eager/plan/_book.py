@@ -121,12 +121,20 @@ class Ledger:
                     if plan is not None and plan.measured is not None:
                         end = plan.measured.cuts[1]
                         plans.append((program.mark != expected, end, plan))
+            if expected is not None and self._does_without(expected):
+                return None
         plans.sort(key=lambda each: each[:2])
         if not plans:
             return None
         first, *others = [plan for *_, plan in plans]
         first.others = others
         return first
+
+    def _does_without(self, mark: int) -> bool:
+        """Whether rules are to lead a program: the plan of another would be left."""
+        program = self._book.programs.get(mark)
+        known = program and program.budgets.get(self._memory)
+        return known is not None and known.studied and not known.follows
 
     def _plan_of(self, program: Program) -> UnitSchedule | None:
         """The plan of a program: found now, if a run was recorded and is reversed.

@@ -54,6 +54,8 @@ class Optimum:
             in a store: one when it is put there, and one when it is run from.
         tape_copies: For each unit, the cost of putting what the program's own run tapes
             into the store and of reading it.
+        held: Units of which the program's own run, which is over, holds the state
+            before; it tapes none.
 
     Attributes:
         cost: Of all that is run again, and of copies; infinite if there is no room.
@@ -77,7 +79,9 @@ class Optimum:
         table: int = _MOST_BYTES,
         copies: Sequence[float] = (),
         tape_copies: Sequence[float] = (),
+        held: Sequence[int] = (),
     ) -> None:
+        self._held = held
         self.overhang = overhang
         self._tape_copies = np.array(tape_copies, dtype=_COST)
         self._copies = np.array(copies or [0.0] * len(units), dtype=_COST)
@@ -101,8 +105,8 @@ class Optimum:
         self._first = np.full(shape, np.inf, dtype=_COST)
         self._first_after = np.full(shape, np.inf, dtype=_COST)
         self._first_after[n] = 0.0
-        for s in reversed(range(n)):
-            self._fill_first(s)
+        for s in reversed(held or range(n)):
+            self._choose_held(s) if held else self._fill_first(s)
         self.cost = float(self._first[0, -1]) if n else 0.0
 
     def descents(self) -> list[Descent]:
@@ -193,6 +197,35 @@ class Optimum:
         after[: need + self._up(unit.hold_bytes)] = np.inf
         self._hold(after, row, s)
 
+    def _choose_held(self, s: int) -> None:
+        """The same where that run is over: which of its states stay is left to choose.
+
+        One that stays takes room, and nothing is run for it.
+        """
+        row, n = self._first[s], len(self.units)
+        row[:] = self._least[s][n - s - 1]
+        for k in self._held:
+            if k > s:
+                way = np.full_like(row, np.inf)
+                before = self._least[s][k - s - 1]
+                _relax(way, self._first[k], int(self._wide[s, k]), before)
+                np.minimum(row, way, out=row)
+
+    def _keep_held(self, room: int) -> tuple[Descent, list[tuple[int, int, int]]]:
+        """The states that stay, and the segments with rooms between them."""
+        s, n, inner = 0, len(self.units), list[tuple[int, int, int]]()
+        while self._first[s, room] < self._least[s][n - s - 1][room]:
+            ways = {
+                k: self._first[k, room - wide] + self._least[s][k - s - 1][room]
+                for k in self._held
+                if k > s and (wide := int(self._wide[s, k])) <= room
+            }
+            k = min(ways, key=ways.__getitem__)
+            inner.append((s, k, room))
+            s, room = k, room - int(self._wide[s, k])
+        stores = tuple(k for _, k, _ in inner)
+        return Descent(0, n, stores, (), -1), [*inner, (s, n, room)]
+
     def _tape_first(self, into: Any, s: int, nbytes: int) -> None:
         """Tape a unit in the program's own run: in memory, or into the store."""
         rest = self._first_after[s + 1]
@@ -211,6 +244,8 @@ class Optimum:
     ) -> tuple[Descent, list[tuple[int, int, int]]]:
         """One run from s to t, and the segments with rooms that it leaves."""
         first = parent < 0
+        if first and self._held:
+            return self._keep_held(room)
         at, held, stores, taped = s, True, list[int](), list[int]()
         away = list[int]()
         inner: list[tuple[int, int, int]] = []

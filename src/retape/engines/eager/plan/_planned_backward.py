@@ -1,9 +1,14 @@
-"""The backward of a run that follows a plan: the descents of the plan, one by one."""
+"""The backward of a run by a plan: the descents of the plan, one by one.
+
+A run that rules have led gets its plan when the backward comes to the first gap that
+cannot be run again at once.
+"""
 
 import math
 from collections.abc import Sequence, Set
 
 from retape.engines.eager._limits import Limits
+from retape.engines.eager.plan._plan_rest import plan_rest
 from retape.engines.eager.plan._planned_forward import UnitSchedule
 from retape.engines.eager.plan._way_back import path_to, tapes_in
 from retape.engines.eager.replay._backward import Sweep, Tape
@@ -13,18 +18,25 @@ from retape.engines.eager.trace._step import Snapshot
 
 
 class PlannedSweep(Sweep):
-    """Recomputes what the plan says, when the backward comes to it."""
+    """Recomputes what the plan says, when the backward comes to it.
 
-    def __init__(self, run: Run, limits: Limits, plan: UnitSchedule) -> None:
+    Args:
+        plan: `None` if rules lead the run.
+    """
+
+    def __init__(
+        self, run: Run, limits: Limits, plan: UnitSchedule | None = None
+    ) -> None:
         super().__init__(run, limits)
-        self.plan = plan
+        self.plan = UnitSchedule((), 0, broken=True) if plan is None else plan
         self._again = False
         self._reversed = -1  # the unit that the backward is in
+        self._planned_from: float = float("inf")
 
     def begin(self) -> None:
         """Before the backward: states that are tapes go with what autograd saved."""
-        self._run.settle_places()
         if self._run.living and not self.plan.broken:
+            self._run.settle_places()
             self._part_with_states(self.plan.count)
 
     def fetch(self, handle: Handle) -> None:
@@ -34,8 +46,11 @@ class PlannedSweep(Sweep):
         if run.recording:  # a backward inside of the program: what is to come is open
             plan.leave()
             run.trace.next_cut = float("inf")
+        if plan.broken:
+            super().fetch(handle)
+            return
         unit = plan.unit_at(run.places[handle.number])
-        if plan.broken or self._is_second_backward(unit):
+        if self._is_second_backward(unit):
             super().fetch(handle)
             return
         self._reversed = unit
@@ -57,6 +72,21 @@ class PlannedSweep(Sweep):
         else:
             self._part_with_states(unit)
             self._read_ahead(plan.cuts[min(path[-1].taped)])
+
+    def _finds_plan(self, position: int) -> bool:
+        run, memory = self._run, self._limits.memory
+        # In a store snapshots take no room; in sections each has its own start.
+        stays = run.recording or run.sections or run.trace.held.elsewhere is not None
+        # Where there was no room for a plan there may be some half way back.
+        tried = 2 * position > self._planned_from
+        if memory is None or stays or tried or self._again:
+            return False
+        self._gap, self._planned_from = None, position
+        if (plan := plan_rest(run, position, memory)) is None:
+            return False
+        self.plan = plan
+        self._part_with_states(plan.count)
+        return True
 
     def _is_second_backward(self, unit: int) -> bool:
         """The graph was kept: what the program's own run held is asked for again.

