@@ -68,7 +68,7 @@ typedef union Word {
 #define SLICE ((int64_t)100000)
 #endif
 #ifndef ROW_SLACK
-#define ROW_SLACK ((size_t)32 * 1024)
+#define ROW_SLACK ((size_t)256 * 1024)
 #endif
 #ifndef BLOCK_SLACK
 #define BLOCK_SLACK ((size_t)8)

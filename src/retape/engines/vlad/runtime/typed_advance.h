@@ -141,8 +141,10 @@ static void add_counted(Counted *sum) {
   count_state(sum, more->state);
 }
 
+/* Under a budget rows that are dead count, too: states are as large as those that live. */
 static size_t typed_grown(void) {
-  return 2 * ((size_t)(T.top - T.stack) - FIRST_WORDS) + (T.peak_row_bytes + T.peak_cells) / sizeof(Word);
+  size_t rows = G.most_mapped ? T.peak_row_bytes : T.peak_live;
+  return 2 * ((size_t)(T.top - T.stack) - FIRST_WORDS) + (rows + T.peak_cells) / sizeof(Word);
 }
 
 /* The value of a function that is applied, if typed code has it. */

@@ -22,6 +22,11 @@ static void mark_rows(void) {
   }
 }
 
+/* Bytes that dead rows may have under a budget: fewer, so that a small one can be kept. */
+#define SLACK_OF_BUDGET ((size_t)32 * 1024)
+
+static size_t row_slack(void) { return G.most_mapped ? SLACK_OF_BUDGET : ROW_SLACK; }
+
 /* Leave the others; the bytes of those that are held. */
 static size_t sweep_rows(void) {
   size_t held = 0;
@@ -44,7 +49,7 @@ static size_t sweep_rows(void) {
 static void sweep_dead(void) {
   mark_rows();
   size_t held = sweep_rows();
-  T.sweep_at = T.row_bytes + held + (size_t)(T.at - T.stack) * sizeof(Word) + ROW_SLACK;
+  T.sweep_at = T.row_bytes + held + (size_t)(T.at - T.stack) * sizeof(Word) + row_slack();
 }
 
 /* The same of all rows, before a reverse. */
@@ -118,7 +123,7 @@ static int typed_slices(int64_t fuel) {
   const int64_t least = G.planned && !G.typed_stage ? COUNTED_SLICE : SLICE;
   const int has_limit = T.forgetful && G.most_mapped;
   int64_t slice = has_limit ? FIRST_SLICE : T.forgetful ? least : SLICE;
-  T.sweep_at = T.row_bytes + ROW_SLACK;
+  T.sweep_at = T.row_bytes + row_slack();
   size_t enough_blocks = T.block_count + BLOCK_SLACK;
   int pauses;
   for (;;) {
