@@ -133,7 +133,7 @@ plan = retape.tiers(levels=(retape.Tier(name, snapshots),))
 adjoint(plan=plan, store=retape.MemoryStore())
 
 Schedule(3.0, 3)
-says: pass an `int`
+says: Pass an `int`
 adjoint(plan=Schedule(int(3.0), 3))
 """,
     ),

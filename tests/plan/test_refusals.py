@@ -145,7 +145,7 @@ def test_what_cannot_be_is_refused_with_a_reason(call, words):
     ],
 )
 def test_what_is_no_count_is_named(call, wrong):
-    with pytest.raises(PlanError, match="is not an integer. Counts of steps, sta"):
+    with pytest.raises(PlanError, match="is not an integer: counts of steps, sta"):
         call(wrong)
 
 

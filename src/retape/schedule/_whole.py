@@ -31,8 +31,9 @@ def whole(name: str, value: object, least: int | None = None) -> int:
         made = None
     if made is None:
         raise PlanError(
-            f"`{name}={value!r}` is not an integer. Counts of steps, stages and "
-            "snapshots are exact; pass an `int`."
+            f"`{name}={value!r}` is not an integer: counts of steps, stages and "
+            f"snapshots are exact, and this is a `{type(value).__name__}`. Pass an "
+            "`int`."
         )
     if least is not None and made < least:
         raise PlanError(

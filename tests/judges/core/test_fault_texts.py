@@ -17,5 +17,5 @@ def test_a_count_of_another_type_is_told_its_type_and_not_its_size(name, value):
     given: dict[str, Any] = {"snapshots": 3} | {name: value}
     with pytest.raises(retape.PlanError) as raised:
         retape.fixed_space(**given)
-    assert f"this a `{type(value).__name__}`" in str(raised.value)
+    assert f"this is a `{type(value).__name__}`" in str(raised.value)
     assert "at least one" not in str(raised.value)

@@ -63,8 +63,9 @@ WAYS: dict[str, tuple[Function, Function]] = {
 @pytest.mark.parametrize("name", WAYS)
 def test_lanes_speak_to_one_another(name: str) -> None:
     of_a_batch, in_a_batch = WAYS[name]
-    np.testing.assert_allclose(of_a_batch(X), jax.grad(summed(centred))(X), rtol=1e-12)
-    np.testing.assert_allclose(in_a_batch(X), over(jax.grad(centred))(X), rtol=1e-12)
+    # Of single precision: XLA adds up in another order where a batch is one program.
+    np.testing.assert_allclose(of_a_batch(X), jax.grad(summed(centred))(X), rtol=1e-6)
+    np.testing.assert_allclose(in_a_batch(X), over(jax.grad(centred))(X), rtol=1e-6)
 
 
 def test_what_is_the_same_for_all_lanes_has_no_axis() -> None:
