@@ -122,9 +122,14 @@ def test_as_many_steps_are_made(name: str) -> None:
     CALLED.clear()
     found = retape.jax.value_and_grad(fun, loops="device")(x, i)
     np.testing.assert_allclose(found, want, rtol=1e-12)
-    value = retape.jax.checkpointed(fun, loops="device")(x, i)
-    np.testing.assert_allclose(value, want[0], rtol=1e-12)
     assert max(CALLED, default=STEPS) == STEPS
+
+
+@pytest.mark.parametrize("name", ["any lane", "a rule of vmap", "the host"])
+def test_as_many_are_made_for_a_value_alone(name: str) -> None:
+    fun, x, i = loop(QUESTIONS[name]), jnp.asarray(0.7), jnp.asarray(1)
+    value = retape.jax.checkpointed(fun, loops="device")(x, i)
+    np.testing.assert_allclose(value, fun(x, i), rtol=1e-12)
 
 
 def test_the_oracle_sees_a_step_too_many() -> None:

@@ -247,7 +247,8 @@ def _best(
     if price:
         units, widths, *copies = units_in_store(measured, price)
     else:
-        units, widths, copies = measured.units, measured.widths(), ()
+        units, widths, copies = measured.units, measured.widths(), [(), ()]
     room, overhang = max(0, room), known.overhang
-    best = Optimum(units, widths, room, entries, overhang, table, *copies)
+    states, tapes = copies
+    best = Optimum(units, widths, room, entries, overhang, table, states, tapes)
     return tuple(best.descents()) if best.cost < float("inf") else None
