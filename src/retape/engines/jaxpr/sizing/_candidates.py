@@ -98,8 +98,18 @@ def device_candidates(
             yield replace(each, price=price)
         else:
             yield each
-    yield from thin_candidates(plan, compiled)
-    yield from scanned_candidates(plan, compiled)
+    yield from long_stages(plan, compiled)
+
+
+def long_stages(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
+    """Ways with stages of several steps, on an accelerator.
+
+    Args:
+        plan: The plan.
+        whole: The program, uncut.
+    """
+    yield from thin_candidates(plan, whole)
+    yield from scanned_candidates(plan, whole)
 
 
 def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
@@ -109,25 +119,25 @@ def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
         plan: The plan.
         whole: The program, uncut.
     """
+    n = whole.program.length
+    if n is None or n < 2:
+        return
+    # Whether the program can be cut so does not depend on how long the stages are.
+    ample = replace(_settings_of(plan, 1, n, None), device=True)
+    if not equal_parts(whole, ample):
+        return
     for compiled in (whole, with_thin_tape(whole)):
-        n, fixed, w = (
-            compiled.program.length,
-            fixed_bytes(compiled),
-            snapshot_bytes(compiled),
-        )
-        if n is None or n < 2:
-            return
+        w = snapshot_bytes(compiled)
         even = isqrt(n * w // max(1, bytes_per_step(compiled)))
         lengths = range(max(2, even // 2), min(n, 2 * even) + 1)
-        sized = [(-(-n // k) * w + compiled.tape_bytes(k), k) for k in lengths]
-        if not sized:
+        if not lengths:
             continue
-        least, stage = min(sized)
-        d = bounded_by_length(n, compiled, stage)
-        settings = _settings_of(plan, stage, d, None)
-        if fixed + least <= plan.limit and equal_parts(
-            compiled, replace(settings, device=True)
-        ):
+        least, stage = min(
+            (-(-n // k) * w + compiled.tape_bytes(k), k) for k in lengths
+        )
+        if fixed_bytes(compiled) + least <= plan.limit:
+            d = bounded_by_length(n, compiled, stage)
+            settings = _settings_of(plan, stage, d, None)
             yield Candidate(compiled, settings, device_cost(compiled, settings, whole))
 
 

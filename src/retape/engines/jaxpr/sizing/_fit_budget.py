@@ -43,11 +43,10 @@ from retape.engines.jaxpr.sizing._candidates import (
     candidates,
     device_candidates,
     is_good_enough,
+    long_stages,
     refusal,
-    scanned_candidates,
     sort_key,
     tapeless_candidates,
-    thin_candidates,
 )
 from retape.engines.jaxpr.sizing._measured_bytes import compiled_temporary_bytes
 from retape.engines.jaxpr.xla._standalone import Shardings, devices_sharing, is_explicit
@@ -192,11 +191,7 @@ class BudgetSearch:
         """
         estimate = peak_bytes(found.compiled, found.settings) / self.shared
         room = int((plan.limit + estimate - taken - _SPARE) * self.shared)
-        corrected = replace(plan, memory=max(1, room))
-        others = [
-            *thin_candidates(corrected, self.whole),
-            *scanned_candidates(corrected, self.whole),
-        ]
+        others = list(long_stages(replace(plan, memory=max(1, room)), self.whole))
         alike = [c.compiled for c in others if c.compiled is not self.whole]
         if not any(c is found.compiled for c in alike):
             return None
