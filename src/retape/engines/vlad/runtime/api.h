@@ -14,7 +14,7 @@ typedef struct Request {
   int64_t r, s, t, u;                /* out */
   double *reals;                     /* in or out: reals of a value */
   int32_t *tokens;                   /* in or out: its shape, from the root */
-  const uint64_t *words;             /* in: of an image */
+  void *words;                       /* in: of an image; out: tokens, if there is room */
 } Request;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -313,7 +313,8 @@ static void import_value(Request *q) {
 EXPORT int vlad_import(Request *q) { return guarded(import_value, q); }
 
 /* Apply function c to a tokens and b reals: what the value is exported as, tokens in r
-   and reals in s. If it is a real, it is in *reals, and t is 1. */
+   and reals in s. If there is room, for d reals where the argument's are and for e tokens
+   in words, it is there, and t is 1. */
 static void call_program(Request *q) {
   int64_t tokens = q->a;
   import_value(q);
@@ -331,8 +332,8 @@ static void call_program(Request *q) {
   free_handle(q->a);
   q->a = tokens; /* as it was, for the next call */
   tidy();
-  q->t = q->reals && q->r == 1 && export_tokens.at[0] == A_REAL;
-  if (q->t) *q->reals = unbox(export_reals.at[0]);
+  q->t = q->r <= q->e && q->s <= q->d;
+  if (q->t) vlad_exported(q->words, q->reals);
 }
 EXPORT int vlad_call(Request *q) { return guarded(call_program, q); }
 

@@ -35,6 +35,7 @@ from retape.engines.vlad.session._stages import (
     within_room,
 )
 from retape.engines.vlad.values._externals import external_table
+from retape.engines.vlad.values._looks import Look
 from retape.engines.vlad.values._primitives import PURE, World
 from retape.engines.vlad.values._values import Mismatch, Value
 from retape.plan._base import Plan
@@ -173,6 +174,7 @@ class CompiledEngine:
         from retape.engines.vlad.compiler.load._native import Native
 
         self.setting = setting
+        self._leaf_calls: dict[str, LeafCall] = {}
         self.compiled = compile_program(program)
         checkpoint = weakref.WeakMethod(self._checkpoint)  # the native part is ours
         compiled = self.compiled
@@ -262,11 +264,16 @@ class CompiledEngine:
     def apply(self, name: str, argument: Value) -> Value:
         return self.native.apply(self.compiled.module.definitions[name], argument)
 
-    def quick(self, name: str) -> "LeafCall":
-        """A definition that is called with numbers and arrays, again and again."""
+    def ready(
+        self, name: str, looks: tuple[Look, ...]
+    ) -> Callable[[tuple[Any, ...]], Value]:
+        """What calls a definition with numbers and arrays that look so."""
         from retape.engines.vlad.compiler.load._leaf_call import LeafCall
 
-        return LeafCall(self.native, self.compiled.module.definitions[name])
+        if name not in self._leaf_calls:
+            number = self.compiled.module.definitions[name]
+            self._leaf_calls[name] = LeafCall(self.native, number)
+        return self._leaf_calls[name].ready(looks)
 
     def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
         number = ("j*", "*j", "checkpoint-*j").index(operator)

@@ -1,58 +1,88 @@
 """Calls of a program's function with numbers and arrays: one call of C, no handles.
 
-What the arguments are is told by tokens, which stay the same as long as the arrays have
-the same shapes; their reals stand in one row of doubles, which stays where it is. So a
-call copies the arguments, and makes nothing but its result.
+What the runtime is told of arguments is the same for all that look the same. So a call
+copies them into one row of doubles, which stays where it is, and makes nothing but its
+result.
 """
 
 import ctypes
-from ctypes import c_int32
+import functools
+from collections.abc import Callable, Sequence
+from ctypes import c_double, c_int32
 from typing import Any, NamedTuple
 
 from retape.engines.vlad.compiler.load._interface import Request
 from retape.engines.vlad.compiler.load._native import Native
-from retape.engines.vlad.compiler.load._tokens import from_tokens, to_tokens
+from retape.engines.vlad.compiler.load._tokens import A_REAL, from_tokens, to_tokens
 from retape.engines.vlad.evaluators._image import load_numpy
+from retape.engines.vlad.values._looks import Look
 from retape.engines.vlad.values._values import Value
 
-_KEPT = 4096
+_ROOM = 4096
 """Doubles that are kept between calls; more are new for each, as an array is."""
 
-_MOST_LAYOUTS = 32
-"""Combinations of shapes whose tokens are kept."""
+_MOST_TOKENS = 64
+"""Tokens of a result that stay where they are: a tuple of thirty arrays."""
 
 
-class _Reals:
-    """A row of doubles, and where it is: to ask NumPy for that takes a microsecond.
+class _Row:
+    """The reals of arguments in one row, in the order of their tokens.
 
     Attributes:
-        cells: The same doubles, one by one: NumPy takes three times as long for those.
+        row: The row, with room for those of a result.
+        at: Where it is: to ask NumPy for that takes a microsecond.
+        parts: The part of each argument but a bool, which has no reals.
+        lengths: The parts where the lengths of matrices stand, with these.
     """
 
-    __slots__ = ("at", "cells", "row")
+    __slots__ = ("at", "lengths", "parts", "row")
 
-    def __init__(self, count: int) -> None:
-        numpy = load_numpy()
-        self.row = numpy.empty(max(1, count))
-        place = self.row.__array_interface__["data"][0]
-        self.at = ctypes.cast(place, ctypes.POINTER(ctypes.c_double))
-        self.cells = (ctypes.c_double * len(self.row)).from_buffer(self.row)
+    def __init__(self, looks: Sequence[Look], row: Any) -> None:
+        self.row = row
+        place = row.__array_interface__["data"][0]
+        self.at = ctypes.cast(place, ctypes.POINTER(c_double))
+        self.parts: list[Any] = []
+        self.lengths: list[tuple[Any, Any]] = []
+        end = 0
+        for look in looks:
+            if isinstance(look, tuple):
+                if len(look) == 2:
+                    lengths = load_numpy().array(look, row.dtype)
+                    self.lengths.append((row[end : end + 2], lengths))
+                    end += 2
+                size = _size(look)
+                self.parts.append(row[end : end + size].reshape(look))
+                end += size
+            elif look is float or look is int:
+                self.parts.append(row[end : end + 1])
+                end += 1
+            else:
+                self.parts.append(None)
+
+    def put(self, arguments: tuple[Any, ...]) -> None:
+        for part, lengths in self.lengths:
+            part[...] = lengths
+        for part, argument in zip(self.parts, arguments):  # noqa: B905
+            if part is not None:
+                part[...] = argument
 
 
 class _Layout(NamedTuple):
-    """The arguments' shapes as the runtime is told them.
+    """Arguments of some looks as the runtime is told them.
 
     Attributes:
         request: What a call is made with, and where it is.
         tokens: How many.
         total: The arguments' reals.
-        are_numbers: Whether each argument is one of them.
+        kept: Where these stand; `None` where they are too many to be kept.
+        are_numbers: Whether each argument is one.
     """
 
     request: Request
     place: Any
     tokens: int
     total: int
+    kept: _Row | None
     are_numbers: bool
 
 
@@ -67,84 +97,80 @@ class LeafCall:
     def __init__(self, native: Native, definition: int) -> None:
         self.native = native
         self._definition = definition
-        self._kept = _Reals(_KEPT)
-        self._layouts: dict[Any, _Layout] = {}
+        self._row = load_numpy().empty(_ROOM)
+        # The same doubles one by one: NumPy takes three times as long for those.
+        self._cells = (c_double * _ROOM).from_buffer(self._row)
+        self._tokens = (c_int32 * _MOST_TOKENS)()
         self._run = native.dll.vlad_call
 
-    def __call__(self, arguments: tuple[Any, ...]) -> Value:
-        """The value, for one thread at a time.
+    def ready(self, looks: tuple[Look, ...]) -> Callable[[tuple[Any, ...]], Value]:
+        """What is called with arguments that look so, by one thread at a time.
 
-        Raises:
-            RunError: If the program stops with a fault.
+        It raises a `RunError` if the program stops with a fault.
         """
-        self.native.enter()
-        shapes = tuple([getattr(value, "shape", value is True) for value in arguments])
-        layout = self._layouts.get(shapes) or self._layout(shapes, arguments)
-        request, place, tokens, total, are_numbers = layout
-        reals = self._kept
-        if total > _KEPT:
-            reals = _Reals(total)
-            request.reals = reals.at
-        if are_numbers:
-            reals.cells[:total] = arguments
-        else:
-            _put_reals(reals.row, arguments, shapes)
-        if self._run(place):
-            request.a = tokens  # a fault may have come in between
-            self.native.fail()
-        return reals.cells[0] if request.t else self._given(request)
+        return functools.partial(self._call, self._layout(looks), looks)
 
-    def _layout(self, shapes: Any, arguments: tuple[Any, ...]) -> _Layout:
-        parts = [_sample(value) for value in arguments]
+    def _layout(self, looks: tuple[Look, ...]) -> _Layout:
+        """What the runtime is told of arguments that look so."""
+        parts = [_sample(look) for look in looks]
         shape: Value = parts.pop()
         while parts:
             shape = (parts.pop(), shape)
         tokens, reals = to_tokens(shape)
-        if len(self._layouts) >= _MOST_LAYOUTS:
-            self._layouts.clear()
-        request = Request(a=len(tokens), b=len(reals), c=self._definition)
+        total = len(reals)
+        request = Request(a=len(tokens), b=total, c=self._definition)
         request.tokens = (c_int32 * len(tokens))(*tokens)
-        request.reals = self._kept.at
-        numbers = all(value.__class__ in (float, int) for value in arguments)
+        request.d, request.e = max(_ROOM, total), _MOST_TOKENS
+        request.words = ctypes.addressof(self._tokens)
+        kept = _Row(looks, self._row) if total <= _ROOM else None
+        if kept is not None:
+            request.reals = kept.at
+        numbers = all(look is float or look is int for look in looks)
         place = ctypes.byref(request)
-        made = _Layout(request, place, len(tokens), len(reals), numbers)
-        self._layouts[shapes] = made
-        return made
+        return _Layout(request, place, len(tokens), total, kept, numbers)
 
-    def _given(self, request: Request) -> Value:
+    def _call(
+        self, layout: _Layout, looks: tuple[Look, ...], arguments: tuple[Any, ...]
+    ) -> Value:
+        self.native.enter()
+        request, place, tokens, total, kept, are_numbers = layout
+        if are_numbers:
+            self._cells[:total] = arguments
+        else:
+            if kept is None:
+                kept = _Row(looks, load_numpy().empty(total))
+                request.reals = kept.at
+            kept.put(arguments)
+        if self._run(place):
+            request.a = tokens  # a fault may have come in between
+            self.native.fail()
+        row = self._row if kept is None else kept.row
+        return self._given(request, row)
+
+    def _given(self, request: Request, row: Any) -> Value:
         """The value that the runtime has exported."""
-        reals = self._kept if request.s <= _KEPT else _Reals(request.s)
-        tokens = (c_int32 * request.r)()
-        self.native.dll.vlad_exported(tokens, reals.at)
-        if request.r == 1 and request.s > 1:
-            return reals.row[: request.s].copy()
+        count, end = request.r, request.s
+        tokens: Any = self._tokens
+        if not request.t:
+            tokens, row = (c_int32 * count)(), load_numpy().empty(end)
+            self.native.dll.vlad_exported(tokens, row.ctypes.data)
+        if count == 1 and end == 1 and tokens[0] == A_REAL:
+            return self._cells[0] if row is self._row else float(row[0])
+        if count == 1 and end > 1:
+            return row[:end].copy()
         names = self.native.names
-        return from_tokens(tokens, reals.row, request.s, names, as_arrays=True)
+        return from_tokens(tokens[:count], row, end, names, as_arrays=True)
 
 
-def _put_reals(row: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...]) -> None:
-    """Put the reals of arguments into a row, in the order of their tokens."""
-    at = 0
-    for value, shape in zip(arguments, shapes, strict=True):
-        if shape.__class__ is tuple:
-            if len(shape) == 2:
-                row[at], row[at + 1] = shape
-                at += 2
-                value = value.reshape(-1)
-            end = at + len(value)
-            row[at:end] = value
-            at = end
-        elif value.__class__ is not bool:
-            row[at] = value
-            at += 1
+def _size(shape: tuple[int, ...]) -> int:
+    return shape[0] if len(shape) == 1 else shape[0] * shape[1]
 
 
-def _sample(value: Any) -> Value:
-    """A value of the language that has the tokens of an argument."""
-    if value.__class__ is bool:
-        return value
-    shape = getattr(value, "shape", ())
-    if not shape:
+def _sample(look: Look) -> Value:
+    """A value of the language that has the tokens of an argument that looks so."""
+    if isinstance(look, bool):
+        return look
+    if not isinstance(look, tuple):
         return 0.0
-    data = load_numpy().zeros(value.size)
-    return data if len(shape) == 1 else ((0.0, 0.0), data)
+    data = load_numpy().zeros(_size(look))
+    return data if len(look) == 1 else ((0.0, 0.0), data)

@@ -15,7 +15,7 @@ from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.values._values import Shown, Value
 from retape.engines.vlad.values._versioned_arrays import Version, vector
 
-_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
+A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
 _REALS = 1 << 30
 
 
@@ -28,7 +28,7 @@ def to_tokens(value: Value) -> tuple[list[int], "array[float]"]:
         v = stack.pop()
         if type(v) is float:
             reals.append(v)
-            tokens.append(_A_REAL)
+            tokens.append(A_REAL)
         elif hasattr(v, "__array_interface__"):
             tokens.append(_REALS + len(v))
             reals.frombytes(v.tobytes())
@@ -69,7 +69,7 @@ def from_tokens(
     stack: list[Value] = []
     # Backwards, so that the parts of a pair or a vector are there before it is made.
     for token in reversed(tokens):
-        if token == _A_REAL:
+        if token == A_REAL:
             end -= 1
             stack.append(float(reals[end]))
         elif token >= _REALS:

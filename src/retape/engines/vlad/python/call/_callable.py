@@ -15,9 +15,7 @@ from retape.engines.vlad.language._diagnostics import RunError, TooLong, Where
 from retape.engines.vlad.language._program import deep_recursion
 from retape.engines.vlad.python.call._printed import Printer
 from retape.engines.vlad.python.call._values import (
-    are_exact,
     argument_to_language,
-    kinds_of_leaves,
     result_to_python,
     type_of,
 )
@@ -34,7 +32,7 @@ from retape.engines.vlad.python.read._types import (
     Type,
 )
 from retape.engines.vlad.python.statements._instance import translate
-from retape.engines.vlad.python.terms._arithmetic import RAISED, Operand
+from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT, RAISED, Operand
 from retape.engines.vlad.python.terms._core_builder import tuple_pattern
 from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Disk, Store
@@ -47,12 +45,19 @@ from retape.engines.vlad.session._engines import (
 )
 from retape.engines.vlad.session._forked import follow_forks
 from retape.engines.vlad.session._options import check_engine, check_plan
+from retape.engines.vlad.values._looks import looks_of
 from retape.engines.vlad.values._values import Value
 from retape.plan._base import Plan
 
 ROOT = "root"
 
 _VECTOR = ArrayType(1)
+
+NOT_READY = object()
+"""No value: the call is made in the ordinary way."""
+
+_MOST_LOOKS = 64
+"""Combinations of types and shapes that are called at once."""
 
 
 @dataclass(slots=True)
@@ -61,7 +66,6 @@ class Made:
 
     Attributes:
         where: Where the function is defined.
-        quick: Calls it with numbers and arrays only.
     """
 
     unit: Unit
@@ -69,7 +73,6 @@ class Made:
     setting: Setting
     returns: Type
     where: Where
-    quick: Callable[[tuple[Any, ...]], Value] | None = None
 
 
 class CompiledCallable(ABC):
@@ -86,7 +89,7 @@ class CompiledCallable(ABC):
         self._engine: EngineName = engine
         self._plan = check_plan(plan)
         self._made: dict[tuple[Type, ...], Made] = {}
-        self._quick: dict[tuple[Any, ...], Made] = {}
+        self._ready: dict[Any, tuple[Made, Callable[[tuple[Any, ...]], Value]]] = {}
         self._lock = RLock()
         follow_forks(self)
 
@@ -95,8 +98,8 @@ class CompiledCallable(ABC):
         if self._lock.acquire(blocking=False):
             self._lock.release()
             return None
-        abandoned = self._made, self._quick, self._lock
-        self._made, self._quick, self._lock = {}, {}, RLock()
+        abandoned = self._made, self._ready, self._lock
+        self._made, self._ready, self._lock = {}, {}, RLock()
         return abandoned
 
     @property
@@ -116,6 +119,24 @@ class CompiledCallable(ABC):
         nothing = Const(owner.text.where(node), ())
         return owner.calls.of_function(node, function, nothing, operands, tells=True)
 
+    def _at_once(self, args: tuple[Any, ...]) -> Any:
+        """The value, if a call with arguments that look so was made ready."""
+        looks = looks_of(args, LARGEST_INT)
+        ready = self._ready.get(looks)
+        if looks is None or ready is None:
+            return NOT_READY
+        made, call = ready
+        with self._lock:
+            if not made.unit.is_current():
+                return NOT_READY
+            try:
+                value = call(args)
+            except RunError as error:
+                raise _in_python(error, made.unit) from None
+        if made.returns is FLOAT or made.returns == _VECTOR:
+            return value
+        return result_to_python(value, made.returns)
+
     def _run(
         self,
         args: tuple[Any, ...],
@@ -123,11 +144,9 @@ class CompiledCallable(ABC):
         reports: list[Report] | None = None,
     ) -> Any:
         if store is None and reports is None:
-            made = self._quick.get(kinds_of_leaves(args))
-            if made is not None and are_exact(args):
-                with self._lock:
-                    if made.unit.is_current():
-                        return _quickly(made, args)
+            value = self._at_once(args)
+            if value is not NOT_READY:
+                return value
         types = tuple(type_of(arg) for arg in args)
         with self._lock:
             return self._ordinarily(args, types, store, reports)
@@ -147,16 +166,16 @@ class CompiledCallable(ABC):
                 value = made.engine.apply(ROOT, argument)
             except RunError as error:
                 raise _in_python(error, made.unit) from None
-        self._keep_quick(args, made)
+        self._make_ready(args, made)
         return result_to_python(value, made.returns)
 
-    def _keep_quick(self, args: tuple[Any, ...], made: Made) -> None:
-        """Call the program at once when arguments of these types come again."""
-        key, engine = kinds_of_leaves(args), made.engine
-        if key and isinstance(engine, CompiledEngine):
-            if made.quick is None:
-                made.quick = engine.quick(ROOT)
-            self._quick[key] = made
+    def _make_ready(self, args: tuple[Any, ...], made: Made) -> None:
+        """Call the program at once when arguments that look so come again."""
+        looks, engine = looks_of(args, LARGEST_INT), made.engine
+        if looks and isinstance(engine, CompiledEngine):
+            if len(self._ready) >= _MOST_LOOKS:
+                self._ready.clear()
+            self._ready[looks] = made, engine.ready(ROOT, looks)
 
     def _for(self, types: tuple[Type, ...]) -> Made:
         made = self._made.get(types)
@@ -208,17 +227,6 @@ def _watched(
     finally:
         made.setting.report = None
         made.engine.keep(None)
-
-
-def _quickly(made: Made, args: tuple[Any, ...]) -> Any:
-    assert made.quick is not None, "what is kept for quick calls has one"
-    try:
-        value = made.quick(args)
-        if made.returns is FLOAT or made.returns == _VECTOR:
-            return value
-        return result_to_python(value, made.returns)
-    except RunError as error:
-        raise _in_python(error, made.unit) from None
 
 
 def _in_python(error: RunError, unit: Unit) -> BaseException:

@@ -21,7 +21,7 @@ from retape.engines.vlad.python.call._by_name import (
     found_by_name,
     name_of,
 )
-from retape.engines.vlad.python.call._callable import CompiledCallable
+from retape.engines.vlad.python.call._callable import NOT_READY, CompiledCallable
 from retape.engines.vlad.python.call._remembered import remembered
 from retape.engines.vlad.python.call._values import type_of
 from retape.engines.vlad.python.read._signatures import Declared, parse_signatures
@@ -117,6 +117,10 @@ class NativeFunction(CompiledCallable):
             CompileError: If the function has something in it that is not compiled.
             RunError: If it stops with a fault; the message has the line of Python.
         """
+        if not keywords:
+            value = self._at_once(args)
+            if value is not NOT_READY:
+                return value
         given = bound(self.__retape_function__, args, keywords)
         return self._run(self._as_declared(given) if self._signatures else given)
 
@@ -176,6 +180,10 @@ class Derivative(CompiledCallable):
             store: A directory, `DiskStore` or `TieredStore` in which the states of the
                 sweep are kept; the same call goes on with them after a crash.
         """
+        if store is None:
+            value = self._at_once(args)
+            if value is not NOT_READY:
+                return value
         given = bound(innermost(self._function), args, {})
         return self._first_alike()._run(given, store)
 

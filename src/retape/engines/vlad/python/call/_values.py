@@ -113,37 +113,8 @@ def _has_known_operators(value: float) -> bool:
     return type(value) is float or type(value).__module__ == "numpy"
 
 
-def are_exact(leaves: tuple[Any, ...]) -> bool:
-    """Tell whether ints among these are no larger than doubles tell apart."""
-    for leaf in leaves:  # asked before every call: no generator
-        if type(leaf) is int and not -LARGEST_INT <= leaf <= LARGEST_INT:
-            return False
-    return True
-
-
-def kinds_of_leaves(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What numbers, bools and arrays of doubles are; `()` if there is anything else.
-
-    Arguments of the same kinds have the same types: this is asked before every call,
-    and takes a tenth of the time of asking for those.
-    """
-    kinds: list[Any] = []
-    for arg in args:
-        kind = type(arg)
-        if kind not in _NUMBERS:
-            if kind.__name__ != "ndarray" or kind.__module__ != "numpy":
-                return ()
-            dtype, kind = arg.dtype, arg.ndim
-            if not 1 <= kind <= 2 or dtype.char != "d" or not dtype.isnative:
-                return ()
-        kinds.append(kind)
-    return tuple(kinds)
-
-
 _ITEM_TYPES = {INT: int, BOOL: bool}
 """What the items of arrays are, where they are no floats."""
-
-_NUMBERS = frozenset((float, int, bool))
 
 
 def _numpy_type(numpy: Any, value: Any) -> Type | None:
