@@ -43,7 +43,14 @@ def asked(**options: Any) -> Any:
         for name in ("grad", "value_and_grad", "vjp")
     }
     marked = functools.partial(retape.jax.checkpointed, plan=FEW)
-    return SimpleNamespace(**given, marked=marked, loop=ended)
+    return SimpleNamespace(**given, marked=marked, loop=ended, measured=measured)
+
+
+def measured(fun: Function, x: Any) -> Any:
+    """By a sweep that is watched: what is found is a value and a gradient, too."""
+    watched = retape.jax.measure(fun, x, plan=FEW, health=True)
+    assert watched.health.fault is None
+    return watched.value, watched.gradient
 
 
 JAXS = SimpleNamespace(
@@ -52,6 +59,7 @@ JAXS = SimpleNamespace(
     vjp=jax.vjp,
     marked=lambda f: f,
     loop=straight,
+    measured=lambda fun, x: jax.value_and_grad(fun)(x),
 )
 ROWS: list[Any] = []
 
@@ -130,6 +138,26 @@ def argnums(ask: Any, each: Any) -> Any:
         return ask.loop(lambda v: v * 1.5 + b * c, a)
 
     return ask.grad(three, each)(*map(jnp.asarray, (0.7, 0.2, -0.3)))
+
+
+NOT_BY_IT: dict[str, Function] = {
+    "another number": lambda ask, x: jnp.sum(jnp.ones(4)),
+    "what stands still": lambda ask, x: jax.lax.stop_gradient(x).sum(),
+    "a loop of its own": lambda ask, x: ask.loop(lambda v: v * 2.0, jnp.asarray(1.0)),
+    "times zero": lambda ask, x: 0.0 * x.sum(),
+}
+
+
+@row(*NOT_BY_IT)
+def a_value_that_does_not_depend_on_it(ask: Any, each: str) -> Any:
+    """Of `measure`, too, which ended in an assertion of ours."""
+
+    def fun(x: Any) -> Any:
+        return NOT_BY_IT[each](ask, x)
+
+    x = jnp.arange(3.0)
+    value, pull = ask.vjp(fun, x)
+    return ask.value_and_grad(fun)(x), pull(value), ask.measured(fun, x)
 
 
 @row(slow=True)

@@ -16,6 +16,7 @@ from retape._errors import UnsupportedError
 from retape.driver._health import Health, check_growth
 from retape.driver._report import Report
 from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.analysis._activity import propagate
 from retape.engines.jaxpr.api._call_cache import Places, placements
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_call import pose_abstract
@@ -196,7 +197,7 @@ def _measured(
         return _program(plan, problem.jaxpr, problem.active, health)[0]
 
     operands = [*values, *program.constants]
-    seeds = [problem.one()]
+    seeds = [problem.one()] if problem.has_derivative else []
     state = diagnose(
         own,
         settings,
@@ -238,11 +239,13 @@ def _prepared(
         )
         for aval, (sharding, committed) in zip(jaxpr.in_avals, places, strict=True)
     )
-    seed = jnp.ones((), jaxpr.out_avals[0].dtype)
+    # A value that does not depend on the arguments has no cotangent.
+    moves = propagate(jaxpr, active)[0]
+    seeds = [jnp.ones((), jaxpr.out_avals[0].dtype)] if moves else []
 
     def run(values: Sequence[Any]) -> tuple[list[Any], list[Any], SweepCounts]:
         operands = [*values, *program.constants]
-        return sweep(program, settings, operands, [seed], watch=health)
+        return sweep(program, settings, operands, seeds, watch=health)
 
     traced, shape = jax.make_jaxpr(run, return_shape=True)(types)
     tree = jax.tree_util.tree_structure(shape)
