@@ -37,7 +37,9 @@ def nbytes(gradient: Any, workload: Workload) -> int:
 
 
 def gradient(workload: Workload, plan: retape.Plan) -> Any:
-    return retape.jax.grad(workload.program(scanned), plan=plan, loops="device")
+    """With the value: without it XLA drops what only that needs, a state in BPTT."""
+    program = workload.program(scanned)
+    return retape.jax.value_and_grad(program, plan=plan, loops="device")
 
 
 def least_of_plans(workload: Workload) -> int:

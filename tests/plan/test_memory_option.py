@@ -24,7 +24,7 @@ def waited(**how):
 
 def looped(x):
     step = lambda i, y: jnp.sin(y) + 0.1 * y  # noqa: E731
-    return jnp.sum(retape.jax.fori_loop(0, 300, step, x))
+    return jnp.sum(jax.lax.fori_loop(0, 300, step, x))
 
 
 def in_jax(call):
