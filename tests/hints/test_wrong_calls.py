@@ -14,10 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from flax import nnx
 
 import retape
 import retape.diffrax
 import retape.driver
+import retape.equinox
 import retape.jax
 import retape.nnx
 import retape.schedule
@@ -41,7 +43,60 @@ OURS = {
         retape.jax.grad(f, plan=retape.tiers(memory=2, disk=2))(x)
         retape.jax.scan(turn, x, levels=0, length=3)
         retape.jax.scan(turn, x, None, length=4, levels=2, segment_length=2)
+        retape.jax.scan(turn, x, length=3, levels=1.5)
+        retape.jax.scan(turn, x, length=3, offload="disk")
+        retape.jax.scan(turn, x, length=-2)
+        retape.jax.while_loop(going, halve, x, levels=2)
+        retape.jax.while_loop(going, halve, x, segment_length=4)
+        retape.jax.while_loop(going, halve, x, policy=lambda *_, **__: True)
+        retape.equinox.while_loop(going, halve, x, kind="cheap")
+        retape.equinox.while_loop(going, halve, x, kind="checkpointed", checkpoints=3, plan=plan)
+        retape.jax.grad(f, 0, plan)
+        retape.jax.grad(f, 0, False, plan)
+        retape.jax.grad(f, 0, False, False, plan)
+        retape.jax.vjp(f, x, plan)
+        retape.jax.checkpointed(plan)
+        retape.jax.grad(f, plan={"snapshots": 3})
+        retape.jax.value_and_grad(f, plan=3)
+        retape.jax.checkpointed(f, plan=3)
+        retape.jax.vjp(f, x, plan="512 MiB")
+        retape.jax.explain(f, x, plan=retape.fixed_space)
+        retape.jax.measure(f, x, plan="512 MiB")
+        retape.jax.grad(f, loops="gpu")
+        retape.jax.grad(f, loops="gpu", progress=True)
+        retape.jax.measure(f, x, health=True, growth=1.0)
+        retape.jax.policies.every_n(0)
+        retape.jax.policies.every_n(-3)
+        retape.jax.policies.within("many")
+        retape.jax.policies.names(save=3)
+        retape.jax.policies.names(save=[1])
+        retape.jax.policies.names(save=["a"], offload=["a", "b"])
+        retape.jax.checkpoint(f, policy=jax.checkpoint_policies.save_only_these_names)
+        retape.jax.checkpoint(f, policy=lambda primitive: True)
+        retape.jax.Checkpointed(f, policy="dots")
+        retape.jax.Checkpointed(f, policy=retape.jax.policies.selective)
+        retape.jax.Checkpointed(f, policy=jax.checkpoint_policies.save_only_these_names)
+        retape.jax.Checkpointed(f, policy=lambda primitive: True)
+        retape.jax.Checkpointed(f, policy=retape.segments())
+        retape.jax.checkpoint(polizy=None)
         retape.jax.advise(f, x, memory=0)
+        retape.jax.advise(f, x, memory=-5)
+        retape.jax.advise(f, x, memory=True)
+        retape.jax.advise(f, x, memory="much")
+        retape.jax.advise(f, x, memory="1 GB", step=lambda loss, x: loss(x), donate_argnums=3)
+        retape.nnx.remat_scan(turn, segment_length=0)
+        retape.nnx.remat_scan(segment_length=0)
+        retape.nnx.remat_scan(turn, segment_length=2.0)
+        retape.nnx.remat_scan(turn, levels=2, plan=plan)
+        retape.nnx.remat_scan(turn, levels=2, memory="1 GB")
+        retape.nnx.remat_scan(turn, memory="much")
+        retape.nnx.remat_scan(turn, offload="disk")
+        retape.nnx.remat_scan(turn, policy="dots")
+        retape.nnx.remat_scan(turn, transform_metadata=3)
+        retape.nnx.remat_scan(turn, in_axes=[nnx.Carry, 0])
+        retape.nnx.remat_scan(turn, in_axes=(nnx.Carry, "a"))
+        retape.nnx.remat_scan(turn, in_axes=(nnx.Carry, {"w": 1.0}))
+        retape.nnx.remat_scan(turn, in_axes=(nnx.Carry, True))
         retape.torch.recompute()
         retape.torch.recompute(memory=0.5)
         retape.torch.recompute(memory="1 GB", snapshots=3)
@@ -70,6 +125,15 @@ OURS = {
     """,
     "GradientTypeError": """
         retape.jax.grad(3)(x)
+        retape.jax.value_and_grad(None)
+        retape.jax.checkpointed("climb")
+        retape.jax.vjp(3, x)
+        retape.jax.explain(3, x)
+        retape.jax.measure(3, x)
+        retape.jax.grad(f, holomorphic=True)(x)
+        retape.jax.grad(lambda x: (f(x), "text"), has_aux=True)(x)
+        retape.jax.grad(lambda x: (f(x), object()), has_aux=True)(x)
+        retape.jax.grad(lambda x: (f(x), {"a": [1.0, "b"]}), has_aux=True)(x)
         retape.jax.grad(f)(3)
         retape.jax.grad(f)("x")
         retape.jax.grad(f, argnums=2)(x)
@@ -81,9 +145,15 @@ OURS = {
         native.grad(len)(1.0)
         native.grad(lambda x: x * x)("x")
         retape.jax.count_waits(3)
+        retape.jax.advise(jnp.sin, x, memory="1 GB")
+        retape.jax.advise(lambda x: (x, x), x, memory="1 GB")
+        retape.jax.saved(jnp.sin, 3)
     """,
     "UnsupportedError": """
         retape.nnx.remat_scan([1, 2])
+        retape.jax.checkpoint(3.0)
+        retape.jax.advise(3, x, memory="1 GB")
+        retape.jax.saved(3)
     """,
     "MachineError": """
         adj(program=retape.Program(step, lambda x, k, g: g[:2]))
@@ -151,7 +221,10 @@ def adj(program: Any = P, **options: Any) -> Any:
 NAMES = {
     **{name: globals()[name] for name in ("f", "step", "back", "P", "X", "adj")},
     **{"retape": retape, "native": native, "vlad": vlad, "one": np.ones_like},
+    **{"jax": jax, "jnp": jnp, "nnx": nnx, "plan": retape.logarithmic()},
     "turn": lambda carry, x: (carry, x),
+    "going": lambda v: jnp.max(v) > 1.0,
+    "halve": lambda v: v / 2,
     "x": jnp.array([5.0, 3.0]),
     "model": torch.nn.Sequential(*[torch.nn.Linear(4, 4)] * 3),
     "t": torch.ones(2, 4),

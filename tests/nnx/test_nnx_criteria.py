@@ -103,13 +103,3 @@ def test_memory_chooses_how_the_stack_is_reversed() -> None:
     with pytest.raises(retape.BudgetError, match="Pass at least") as error:
         bytes_of(memory=100)
     assert 100 < (error.value.least or 0) < between
-
-
-def test_memory_goes_alone() -> None:
-    said = (
-        r"`memory='1 GB'` chooses levels, policy and offload, and `levels=2` says one"
-    )
-    with pytest.raises(retape.PlanError, match=said):
-        retape.nnx.remat_scan(lambda x, layer: layer(x), memory="1 GB", levels=2)
-    with pytest.raises(retape.PlanError, match="`memory='much'` is not an amount"):
-        retape.nnx.remat_scan(lambda x, layer: layer(x), memory="much")

@@ -10,55 +10,13 @@ from flax import linen, nnx
 
 import retape
 import retape.nnx
-from tests.nnx.stacks import WIDTH, Tanh, batch, waves, without_address
+from tests.nnx.stacks import WIDTH, Tanh, batch, waves
 
 STACKED = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
 
 
 def call(x: Any, layer: Any) -> Any:
     return layer(x)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            {"segment_length": 0},
-            "`segment_length=0` is not valid: it is the number of st",
-        ),
-        ({"segment_length": 2.0}, "`segment_length=2.0` is not a whole number"),
-        ({"levels": 2, "plan": retape.logarithmic()}, "say the same thing twice"),
-        ({"offload": "disk"}, "`offload='disk'` is not a place"),
-        ({"policy": "dots"}, "`policy='dots'` is not a policy.*Pass one of `retape.j"),
-        ({"transform_metadata": 3}, "`transform_metadata=3` is not a mapping"),
-    ],
-    ids=without_address,
-)
-def test_an_option_that_cannot_be_is_refused_before_any_call(
-    options: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(retape.PlanError, match=said):
-        retape.nnx.remat_scan(call, **STACKED, **options)
-    with pytest.raises(retape.PlanError, match=said):
-        retape.nnx.remat_scan(**STACKED, **options)
-
-
-@pytest.mark.parametrize(
-    ("axes", "said"),
-    [
-        ([nnx.Carry, 0], "is a list. Pass a tuple, with an entry for each argument"),
-        (
-            (nnx.Carry, "a"),
-            r"`in_axes\[1\]='a'` is not an axis. Pass a whole number, None",
-        ),
-        ((nnx.Carry, {"w": 1.0}), r"`in_axes\[1\]\['w'\]=1.0` is not an axis"),
-        ((nnx.Carry, True), r"`in_axes\[1\]=True` is not an axis"),
-    ],
-    ids=without_address,
-)
-def test_what_is_no_axis_is_refused_before_any_call(axes: Any, said: str) -> None:
-    with pytest.raises(retape.PlanError, match=said):
-        retape.nnx.remat_scan(call, in_axes=axes, out_axes=nnx.Carry)
 
 
 @pytest.mark.parametrize("kind", [list, nnx.List])

@@ -1,4 +1,7 @@
-"""Bad input: every message says what was passed, why it cannot be, and what to do."""
+"""What users get wrong: as JAX has it, by their own names, and without end.
+
+Calls that are refused by a name of ours stand in `tests/hints`.
+"""
 
 from __future__ import annotations
 
@@ -19,92 +22,9 @@ import retape
 import retape.jax
 
 
-def climb(x: Any) -> Any:
-    return jax.lax.while_loop(lambda v: abs(v) < 5, lambda v: v * 1.5 + jnp.sin(x), x)
-
-
 def says(*parts: str) -> str:
     """A pattern: these texts, in order."""
     return ".*".join(map(re.escape, parts))
-
-
-# Functions, plans and arguments -------------------------------------------------------
-
-
-def beside(aux: Any) -> Any:
-    return retape.jax.grad(lambda x: (climb(x), aux), has_aux=True)(1.0)
-
-
-@jax.custom_jvp
-def double(x: Any) -> Any:
-    return x * 2.0
-
-
-@double.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    """A rule that JAX cannot transpose, of a function that has nothing to open."""
-    grow = lambda c: c + tangents[0]  # noqa: E731
-    looped = jax.lax.while_loop(lambda c: c < 2.0, grow, 0.0 * tangents[0])
-    return double(*primals), looped
-
-
-AUX = says("`aux", "is of type `", "arrays and numbers", "keep the rest")
-REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
-    "a real argument of a holomorphic function": (
-        lambda: retape.jax.grad(climb, holomorphic=True)(1.0),
-        retape.GradientTypeError,
-        says("`args[0]` is of type `float64`", "`holomorphic=True`", "Convert"),
-    ),
-    "a text beside the value": (lambda: beside("text"), retape.GradientTypeError, AUX),
-    "an object": (lambda: beside(object()), retape.GradientTypeError, AUX),
-    "in a tree": (lambda: beside({"a": [1.0, "b"]}), retape.GradientTypeError, AUX),
-    "a rule without a reverse": (
-        lambda: retape.jax.grad(double)(1.0),
-        retape.UnsupportedError,
-        "(?s).*" + says("no reverse-mode rule", "`jax.custom_vjp`"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_is_refused_with_what_to_do(name: str) -> None:
-    call, error, said = REFUSED[name]
-    with pytest.raises(error, match=said):
-        call()
-
-
-TAKING: dict[str, Any] = {
-    "grad": lambda fun, **plan: retape.jax.grad(fun, **plan),
-    "value_and_grad": lambda fun, **plan: retape.jax.value_and_grad(fun, **plan),
-    "checkpointed": lambda fun, **plan: retape.jax.checkpointed(fun, **plan),
-    "vjp": lambda fun, **plan: retape.jax.vjp(fun, 1.0, **plan),
-    "explain": lambda fun, **plan: retape.jax.explain(fun, 1.0, **plan),
-    "measure": lambda fun, **plan: retape.jax.measure(fun, 1.0, **plan),
-}
-
-
-@pytest.mark.parametrize("name", TAKING)
-def test_what_is_no_function_and_no_plan(name: str) -> None:
-    for fun in (3, None, "climb"):
-        expected = says(f"`fun={fun!r}` is not a function", "Pass the function")
-        with pytest.raises(retape.GradientTypeError, match=expected):
-            TAKING[name](fun)
-    said = r"`plan=.* is not a plan\. (Pass one|Write|For a budget of bytes write) "
-    for plan in (3, "512 MiB", retape.fixed_space, {"snapshots": 3}):
-        with pytest.raises(retape.PlanError, match=said):
-            TAKING[name](climb, plan=plan)
-
-
-@pytest.mark.parametrize("place", range(4))
-def test_a_plan_in_the_place_of_another_argument_is_named(place: int) -> None:
-    options = [0, False, False, False]
-    options[place] = retape.logarithmic()
-    with pytest.raises(retape.PlanError, match="is a plan, which is passed by name"):
-        retape.jax.grad(jnp.sin, *options)
-    with pytest.raises(retape.PlanError, match="`primals.1.=.*is a plan"):
-        retape.jax.vjp(jnp.sin, 1.0, retape.logarithmic())
-    with pytest.raises(retape.PlanError, match="`fun=.*is a plan"):
-        retape.jax.checkpointed(retape.logarithmic())
 
 
 @pytest.mark.parametrize("fun", [lambda x: x + 1j, lambda x: x * jnp.ones(2)])

@@ -283,11 +283,6 @@ def test_growth_that_comes_and_goes_within_a_stage(stage: int) -> None:
     assert high.fault is None and max(high.norms) == max(health.norms)
 
 
-def test_a_factor_that_cannot_be() -> None:
-    with pytest.raises(retape.PlanError, match="`growth=1.0` would call every gradi"):
-        looked_at(jnp.sum, X, growth=1.0)
-
-
 @pytest.mark.slow
 def test_an_equal_program_is_named_by_its_own_line() -> None:
     """What is compiled is found again; where it stands is not that of the other."""

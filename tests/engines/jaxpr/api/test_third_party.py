@@ -40,21 +40,6 @@ def check(fun: Callable[[Any], Any], x: Any, plan: Any = PLAN) -> Any:
     return gradient
 
 
-def test_newton_to_tolerance() -> None:
-    def root(a: Any) -> Any:
-        def step(x: Any) -> Any:
-            return x - (x**3 + x - a) / (3 * x**2 + 1)
-
-        return jax.lax.while_loop(
-            lambda x: jnp.abs(x**3 + x - a) > 1e-13, step, jnp.ones(())
-        )
-
-    a = jnp.asarray(4.0)
-    refused(root, a)
-    x = root(a)
-    assert_close(check(root, a), 1 / (3 * x**2 + 1), 1e-8)
-
-
 @pytest.mark.slow
 def test_expm() -> None:
     """The squaring phase of `expm` is a loop whose length depends on the norm."""

@@ -185,13 +185,6 @@ def _is_counted(test: str) -> bool:
     return "compare LT" in compared and ", %c" in compared and len(others) == 1
 
 
-def test_what_is_no_form_of_loops_is_refused() -> None:
-    with pytest.raises(retape.PlanError, match="`loops='gpu'` is not a form of loops"):
-        retape.jax.grad(simulate, loops="gpu")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(retape.PlanError, match="`loops='gpu'` is not a form of loops"):
-        retape.jax.grad(simulate, loops="gpu", progress=True)  # type: ignore[arg-type]
-
-
 def test_a_stage_is_longer_where_the_plan_leaves_it_open() -> None:
     x, plan = jnp.linspace(0.1, 1, 1000), retape.fixed_space(snapshots=8)
     stages = [

@@ -85,19 +85,6 @@ def test_a_traced_bound_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"levels": 2}, "`levels=2` cannot be kept by this `while_loop`: its test"),
-        ({"segment_length": 4}, "`segment_length=4` cannot be kept"),
-        ({"policy": lambda *_, **__: True}, "Pass a `plan`, such as `retape.logarit"),
-    ],
-)
-def test_an_uncounted_loop_needs_a_plan(options: Any, said: str) -> None:
-    with pytest.raises(retape.PlanError, match=said):
-        retape.jax.while_loop(lambda v: v > 1.0, lambda v: v / 2, 5.0, **options)
-
-
-@pytest.mark.parametrize(
     ("lower", "upper"), [(0, 2.5), (0, jnp.array([2, 3])), (jnp.int16(0), jnp.int32(3))]
 )
 def test_bounds_that_jax_refuses_are_refused(lower: Any, upper: Any) -> None:

@@ -132,23 +132,6 @@ def test_segments_are_of_exactly_the_length_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"levels": 1.5}, "`levels=1.5` is not a whole number"),
-        ({"offload": "disk"}, "`offload='disk'` is not a place"),
-        (
-            {"length": -2, "xs": None},
-            "`length=-2` is not valid: it is the number of st",
-        ),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options: Any, said: str) -> None:
-    with pytest.raises(retape.PlanError, match=said):
-        given = {"xs": jnp.ones((4, 2, 2))} | options
-        retape.jax.scan(heavy, jnp.ones((2, 2)), **given)
-
-
-@pytest.mark.parametrize(
     ("theirs", "ours"),
     [
         (lax.scan, retape.jax.scan),

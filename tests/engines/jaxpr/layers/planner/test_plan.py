@@ -221,62 +221,6 @@ def test_a_whole_step_of_training_is_what_must_fit() -> None:
     assert kept.chosen.peak_bytes > most
 
 
-def halve(x: Any) -> Any:
-    return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x).sum()
-
-
-def descend(loss: Any, x: Any) -> Any:
-    return x - jax.grad(loss)(x)
-
-
-LOSS, STEP, ARGS = steps_of_training()
-NOT_PLANNED: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], str]] = {
-    "no scalar": (jnp.sin, (jnp.ones(3),), {}, "Return the loss alone"),
-    "no function": (3, (jnp.ones(3),), {}, "this cannot be called, so it has no gra"),
-    "unknown length in a step": (
-        halve,
-        (jnp.ones(3),),
-        {"step": descend},
-        r"retape\.jax\.grad\(f, plan=reta",
-    ),
-    "a step without its loss": (
-        LOSS,
-        ARGS,
-        {"step": lambda loss, *a: a},
-        "did not call the function that it was",
-    ),
-    "donated beyond": (
-        LOSS,
-        ARGS,
-        {"step": STEP, "donate_argnums": 3},
-        r"3 arguments lacks: \[3\]",
-    ),
-    "a step for a loss": (
-        functools.partial(STEP, LOSS),
-        ARGS,
-        {},
-        "is passed as `step=`",
-    ),
-    **{
-        f"memory {memory!r}": (
-            halve,
-            (jnp.ones(3),),
-            {"memory": memory},
-            f"`memory={memory!r}` is not an amount",
-        )
-        for memory in ("much", 0, -5, True)
-    },
-}
-
-
-@pytest.mark.parametrize("name", NOT_PLANNED)
-def test_what_cannot_be_planned_is_refused(name: str) -> None:
-    fun, args, options, said = NOT_PLANNED[name]
-    kinds = retape.PlanError, retape.GradientTypeError, retape.UnsupportedError
-    with pytest.raises(kinds, match=said):
-        retape.jax.advise(fun, *args, **{"memory": "1 GB"} | options)
-
-
 # Loops of unknown length ------------------------------------------------------------
 
 

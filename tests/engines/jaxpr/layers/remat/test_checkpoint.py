@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -164,37 +164,6 @@ def test_every_argument_of_jax_s_own_is_one_of_ours() -> None:
     for name in theirs.keys() - {"fun", "fn", "concrete"}:  # the last is deprecated
         assert ours[name].default == theirs[name].default, name
     assert len(theirs) >= 5
-
-
-MARKS = checkpoint, retape.jax.Checkpointed
-NO_POLICY: list[tuple[Any, str]] = [
-    ("dots", "`policy='dots'` is not a policy, which is asked about each operation"),
-    (policies.selective, r"If it makes policies, call it, as in `policies.select"),
-    (jax.checkpoint_policies.save_only_these_names, "If it makes policies, call"),
-    (lambda prim: True, r"if it is one, add `\*\*params` to its parameters"),
-    (retape.segments(), "This plan counts steps: pass it to `retape.jax.scan` as"),
-]
-REFUSED: list[tuple[Callable[[], Any], str]] = [
-    *(
-        (lambda mark=mark, policy=policy: mark(jnp.sin, policy=policy), said)
-        for mark in MARKS
-        for policy, said in NO_POLICY
-    ),
-    (
-        lambda: checkpoint(polizy=None),
-        r"no function, and so nothing to call with \['polizy'\]. "
-        "Its options are policy",
-    ),
-    (lambda: checkpoint(cast(Any, 3.0)), "Pass a function or a layer"),
-]
-
-
-@pytest.mark.parametrize(("make", "said"), REFUSED)
-def test_what_cannot_be_is_refused_before_any_call(
-    make: Callable[[], Any], said: str
-) -> None:
-    with pytest.raises((retape.PlanError, retape.UnsupportedError), match=said):
-        make()
 
 
 def test_a_branch_on_a_traced_value_is_refused_by_the_function_s_name() -> None:

@@ -141,28 +141,6 @@ def test_slices_of_a_stack_are_neither_copied_nor_gathered() -> None:
     assert_near(program(w, x), jax.grad(stacked)(w, x))
 
 
-NAMES = "scores", 3, [1]
-NO_NAMES = "is not a list of names. Pass the names that were given by `checkpoint_name`"
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: policies.every_n(0), r"`every_n\(n=0\)` is not valid"),
-        (lambda: policies.every_n(-3), "at least 1"),
-        (lambda: policies.within("many"), "many"),
-        (
-            lambda: policies.names(save=["a"], offload=["a", "b"]),
-            "cannot be both saved and offloaded",
-        ),
-        *((lambda save=save: policies.names(save=save), NO_NAMES) for save in NAMES),
-    ],
-)
-def test_what_cannot_be_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(retape.PlanError, match=said):
-        make()
-
-
 # The choice of cuts ---------------------------------------------------------------
 
 
