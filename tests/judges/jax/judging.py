@@ -7,10 +7,6 @@ layer; those ways stand in a table of their own.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -106,18 +102,3 @@ def assert_equal(got: Any, want: Any, tolerance: float = 1e-9) -> None:
         np.testing.assert_allclose(
             np.asarray(g), np.asarray(w), rtol=tolerance, atol=tolerance
         )
-
-
-def told_on_devices(count: int, program: str) -> Any:
-    """What a program prints as JSON in a process with so many devices."""
-    devices = f"--xla_force_host_platform_device_count={count}"
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {devices}"
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    return json.loads(run.stdout)

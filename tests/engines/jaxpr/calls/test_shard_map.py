@@ -24,14 +24,14 @@ import pytest
 
 from tests.engines.jaxpr.support.programs import assert_close
 
-SCRIPTS = Path(__file__).parents[1] / "support"
+ROOT = Path(__file__).parents[4]
 SOME = ("waiting.py", "twice, inside", "lanes")
 """All but these: compiled in half the time."""
 CASES = {
     ("devices.py",): 10,
     SOME: 2,
     ("waiting.py",): 4,
-    ("meshes.py",): 30,
+    ("meshes.py",): 48,
     ("own_lengths.py",): 10,
 }
 """How many programs each compares with plain JAX."""
@@ -40,10 +40,17 @@ OFTEN = [("devices.py",), SOME]
 """The others take one process a minute or two."""
 
 
-def start(script: str, *args: object) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SCRIPTS / script), *map(str, args)]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+def start(script: str, *args: object, devices: int = 8) -> subprocess.Popen[str]:
+    flag = f"--xla_force_host_platform_device_count={devices}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
+    module = f"tests.engines.jaxpr.support.{script.removesuffix('.py')}"
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, args)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
+        cwd=ROOT,
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> Any:
@@ -120,7 +127,7 @@ def test_two_processes() -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    processes = [start("two_processes.py", i, port) for i in range(2)]
+    processes = [start("two_processes.py", i, port, devices=1) for i in range(2)]
     parts = sorted((finish(p) for p in processes), key=lambda p: p["from"])
     got = np.concatenate([p["part"] for p in parts])
     assert_close(got, jax.grad(simulate)(jnp.linspace(0.1, 3.0, 8)))

@@ -1,30 +1,30 @@
-"""Programs on eight virtual devices: run by `test_devices.py`, in a process of its own.
+"""Programs on eight virtual devices: run by `test_shard_map.py`, alone in a process.
 
 Prints one JSON object: for each case the greatest difference from what JAX gives for
 the same function with a counted loop, relative to the greatest entry.
 """
 
 import json
-import os
 import sys
-from collections.abc import Callable
 from typing import Any
-
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-)
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding
 
 import retape
 import retape.jax
+from tests.engines.jaxpr.support.eight_devices import (
+    KINDS,
+    SPLIT,
+    WHOLE,
+    Function,
+    difference,
+    mesh_of,
+)
 
-Function = Callable[..., Any]
 PLAN = retape.fixed_space(snapshots=3, stage=2)
-SPLIT, WHOLE = PartitionSpec("d"), PartitionSpec()
 STEPS = 11
 
 
@@ -88,10 +88,6 @@ def cases(mesh: Any) -> dict[str, tuple[Function, Function]]:
     }
 
 
-def difference(got: Any, want: Any) -> float:
-    return float(jnp.max(jnp.abs(got - want)) / jnp.max(jnp.abs(want)))
-
-
 def wherever(mesh: Any) -> float:
     """One gradient of arguments on one device, spread over all, and on another one."""
     x, f = jnp.linspace(0.1, 3.0, 64), unknown(alone)
@@ -114,10 +110,9 @@ def temporary_bytes(f: Function, x: Any) -> int:
 
 
 def main() -> None:
-    jax.config.update("jax_enable_x64", True)
     found: dict[str, float] = {}
-    for kind in (AxisType.Auto, AxisType.Explicit):
-        mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,))
+    for kind in KINDS:
+        mesh = mesh_of(kind)
         x = jnp.linspace(0.1, 3.0, 64)
         there = jax.device_put(x, NamedSharding(mesh, SPLIT))
         with jax.set_mesh(mesh):

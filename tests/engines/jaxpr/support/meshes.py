@@ -7,27 +7,29 @@ takes, and what plain reverse mode takes.
 """
 
 import json
-import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-)
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 import retape
 import retape.jax
 from retape.jax import checkpoint, policies
+from tests.engines.jaxpr.support.eight_devices import (
+    KINDS,
+    SPLIT,
+    WHOLE,
+    Function,
+    difference,
+    mesh_of,
+)
 
-Function = Callable[..., Any]
 LAYERS, WIDTH, ROWS = 6, 16, 64
 P = PartitionSpec
 
@@ -74,8 +76,8 @@ def on_each(f: Function, mesh: Any) -> Function:
     whole = jax.shard_map(
         lambda x, w: lax.pmean(f(x, w), "d"),
         mesh=mesh,
-        in_specs=(P("d"), P()),
-        out_specs=P(),
+        in_specs=(SPLIT, WHOLE),
+        out_specs=WHOLE,
     )
     return lambda w, x: whole(x, w)
 
@@ -92,8 +94,11 @@ def cases(mesh: Any) -> Iterator[tuple[str, Function, Function]]:
             return retape.jax.scan(step, x, w, **options)[0]
 
         yield f"scan, {name}", squared(ours), squared(looped)
-    part = checkpoint(gathered, policy=policies.within("100 kB"))
-    yield "within, inside shard_map", on_each(part, mesh), on_each(gathered, mesh)
+    plain = on_each(gathered, mesh)
+    for name, policy in POLICIES.items():
+        part = checkpoint(gathered, policy=policy)
+        yield f"{name}, inside shard_map", on_each(part, mesh), plain
+        yield f"{name}, around shard_map", checkpoint(plain, policy=policy), plain
 
 
 def counted(x: Any, w: Any) -> Any:
@@ -124,11 +129,6 @@ def entrances(folder: str) -> Iterator[tuple[str, Function, Function]]:
     yield "vmap over rows that are spread", rows(known), rows(plain)
 
 
-def difference(got: Any, want: Any) -> float:
-    got, want = jax.device_get(got), jax.device_get(want)
-    return float(np.max(np.abs(got - want)) / np.max(np.abs(want)))
-
-
 def transformer(w: Any, x: Any) -> Any:
     def layer(h: Any, w: Any) -> Any:
         scores = jax.nn.softmax(jnp.einsum("bsd,btd->bst", h @ w["q"], h))
@@ -140,11 +140,11 @@ def transformer(w: Any, x: Any) -> Any:
 
 WEIGHTS = {"q": (4, 32, 32), "up": (4, 32, 128), "down": (4, 128, 32)}
 LAYOUTS: dict[str, tuple[Any, Any]] = {
-    "fully sharded": (dict.fromkeys(WEIGHTS, P(None, "d", None)), P("d")),
-    "data parallel": (dict.fromkeys(WEIGHTS, P()), P("d")),
+    "fully sharded": (dict.fromkeys(WEIGHTS, P(None, "d", None)), SPLIT),
+    "data parallel": (dict.fromkeys(WEIGHTS, WHOLE), SPLIT),
     "tensor parallel": (
-        {"q": P(), "up": P(None, None, "d"), "down": P(None, "d", None)},
-        P(),
+        {"q": WHOLE, "up": P(None, None, "d"), "down": P(None, "d", None)},
+        WHOLE,
     ),
 }
 SHARES = (0.1, 0.4, 1.0)
@@ -171,22 +171,18 @@ def budgets(mesh: Any, name: str) -> dict[str, Any]:
             found.append({"budget": budget, "least": error.least})
             continue
         taken = ours.memory_analysis().temp_size_in_bytes
-        pairs = zip(
-            jax.tree.leaves(ours(w, x)), jax.tree.leaves(plain(w, x)), strict=True
-        )
-        worst = max(difference(a, b) for a, b in pairs)
+        worst = difference(ours(w, x), plain(w, x))
         found.append({"budget": budget, "taken": taken, "difference": worst})
     return {"plain": most, "budgets": found}
 
 
 def main() -> None:
-    jax.config.update("jax_enable_x64", True)
     compared: dict[str, float] = {}
-    for kind in (AxisType.Auto, AxisType.Explicit):
-        mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,))
+    for kind in KINDS:
+        mesh = mesh_of(kind)
         with jax.set_mesh(mesh):
-            x = jax.device_put(drawn(ROWS, WIDTH), NamedSharding(mesh, P("d")))
-            w = jax.device_put(drawn(LAYERS, WIDTH, WIDTH), NamedSharding(mesh, P()))
+            x = jax.device_put(drawn(ROWS, WIDTH), NamedSharding(mesh, SPLIT))
+            w = jax.device_put(drawn(LAYERS, WIDTH, WIDTH), NamedSharding(mesh, WHOLE))
             for name, ours, plain in cases(mesh):
                 got, want = (jax.jit(jax.grad(f))(w, x) for f in (ours, plain))
                 assert got.sharding.spec == want.sharding.spec, name
@@ -196,7 +192,7 @@ def main() -> None:
                     got, want = ours(w, x), plain(w, x)
                     assert got.sharding.spec == want.sharding.spec, name
                     compared[f"{name} ({kind.name})"] = difference(got, want)
-    auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+    auto = mesh_of()
     held = {name: budgets(auto, name) for name in LAYOUTS}
     json.dump({"compared": compared, "held": held}, sys.stdout)
 

@@ -1,30 +1,24 @@
-"""Loops that each device leaves at its own time: run by `test_own_copies.py`.
+"""Loops that each device leaves at its own time: run by `test_shard_map.py`.
 
 What they read is partly the same on all devices. Prints one JSON object: for each case
 the greatest difference from plain reverse mode of the same steps written out.
 """
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-)
-
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import AxisType, PartitionSpec
 
 import retape
 import retape.jax
+from tests.engines.jaxpr.support.eight_devices import SPLIT, WHOLE, difference, mesh_of
 
 Step = Callable[[Any, Any, Any], Any]
 PLAN = retape.fixed_space(snapshots=2, stage=2)
-SPLIT, WHOLE = PartitionSpec("d"), PartitionSpec()
 
 
 def direct(y: Any, p: Any, i: Any) -> Any:
@@ -89,14 +83,8 @@ def inner_written_out(y: Any, p: Any, i: int) -> Any:
     return y
 
 
-def worst(got: Any, want: Any) -> float:
-    pairs = zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)
-    return max(float(jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))) for a, b in pairs)
-
-
 def main() -> None:
-    jax.config.update("jax_enable_x64", True)
-    mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+    mesh = mesh_of()
     p, x = jnp.array([0.5, 1.2, 0.3]), jnp.arange(24.0).reshape(8, 3) / 10
     found: dict[str, float] = {}
     for step in STEPS:
@@ -118,13 +106,13 @@ def main() -> None:
         inside = mapped(retape.jax.grad(total, (0, 1), plan=PLAN), (WHOLE, SPLIT))
         plain = jax.grad(lambda p, x: written_out(step, p, x), (0, 1))  # noqa: B023
         want = plain(p, x)
-        found[f"{step.__name__}, outside"] = worst(outside(p, x), want)
+        found[f"{step.__name__}, outside"] = difference(outside(p, x), want)
         if step in INSIDE:
-            found[f"{step.__name__}, inside"] = worst(jax.jit(inside)(p, x), want)
+            found[f"{step.__name__}, inside"] = difference(jax.jit(inside)(p, x), want)
         if step is direct:
             along = lambda g: jax.jvp(g, (p, x), (p, x))[1]  # noqa: E731
-            found["forward over reverse"] = worst(along(outside), along(plain))
-            lie = worst(outside(p, x), plain(p * (1 + 1e-6), x))
+            found["forward over reverse"] = difference(along(outside), along(plain))
+            lie = difference(outside(p, x), plain(p * (1 + 1e-6), x))
             found["a small lie"] = lie
     json.dump(found, sys.stdout)
 

@@ -1,4 +1,4 @@
-"""One of two processes that take a gradient together: run by `test_devices.py`.
+"""One of two processes that take a gradient together: run by `test_shard_map.py`.
 
 Arguments: this process's number, and the port on which the first one listens. Prints
 the part of the gradient that is here.

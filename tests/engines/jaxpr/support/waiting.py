@@ -7,26 +7,27 @@ are arguments are left out.
 """
 
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-
-os.environ["XLA_FLAGS"] = (
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
-)
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding
 
 import retape
 import retape.jax
+from tests.engines.jaxpr.support.eight_devices import (
+    KINDS,
+    SPLIT,
+    WHOLE,
+    Function,
+    difference,
+    mesh_of,
+)
 
-Function = Callable[..., Any]
 PLAN = retape.fixed_space(snapshots=2, stage=1)
-SPLIT, WHOLE = PartitionSpec("d"), PartitionSpec()
 
 
 def shrink(v: Any) -> Any:
@@ -100,18 +101,12 @@ def cases(each: Function) -> Iterator[tuple[str, Function, Function]]:
     yield "lanes", lanes(outside[alone]), lanes(plain[alone])
 
 
-def difference(got: Any, want: Any) -> float:
-    got, want = jax.device_get(got), jax.device_get(want)
-    return float(abs(got - want).max() / abs(want).max())
-
-
 def main() -> None:
-    jax.config.update("jax_enable_x64", True)
     found: dict[str, float] = {}
     refused: dict[str, str] = {}
     ours_and_plain: dict[str, Any] = {}
-    for kind in (AxisType.Auto, AxisType.Explicit):
-        mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,))
+    for kind in KINDS:
+        mesh = mesh_of(kind)
 
         def each(f: Function, out: Any, **options: Any) -> Function:
             return jax.shard_map(
