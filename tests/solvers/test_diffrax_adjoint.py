@@ -6,6 +6,7 @@ A row for every solver, controller, `SaveAt`, event and Brownian path is in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
@@ -189,3 +190,54 @@ def test_a_path_that_cannot_be_drawn_again_is_refused() -> None:
     fixed = dfx.ConstantStepSize()
     with pytest.raises(retape.UnsupportedError, match="Use `diffrax.VirtualBrownianTr"):
         solve(POINT, OURS, terms=terms, solver=dfx.Euler(), stepsize_controller=fixed)
+
+
+# What a solve saves that nobody marked ----------------------------------------------
+
+
+def at_times(number: int) -> Any:
+    return dfx.SaveAt(ts=jnp.linspace(0.0, 1.0, number))
+
+
+SAVED: dict[str, Callable[[int], Any]] = {
+    "at times": at_times,
+    "every step": lambda _: dfx.SaveAt(t0=True, steps=True),
+    "all of it": lambda _: dfx.SaveAt(dense=True),
+    "both": lambda n: dfx.SaveAt(
+        subs=[
+            dfx.SubSaveAt(ts=jnp.linspace(0.0, 1.0, n), fn=lambda t, y, p: y[0]),
+            dfx.SubSaveAt(steps=2, t1=True),
+        ]
+    ),
+}
+
+
+def told(saveat: Any, steps: int = 60) -> Any:
+    def fun(p: Any) -> Any:
+        changed = {"solver": dfx.Heun(), "max_steps": steps, "saveat": saveat}
+        found = solve(p, dfx.ForwardMode(), **changed)
+        if found.ys is None:
+            return loss(jax.vmap(found.evaluate)(jnp.linspace(0.0, 1.0, 5)))
+        return loss(found.ys)
+
+    return retape.jax.explain(fun, POINT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAVED)
+def test_a_snapshot_does_not_grow_with_what_is_saved(name: str) -> None:
+    (size,) = {
+        told(SAVED[name](number), steps).capsule_bytes
+        for number, steps in ((20, 60), (60, 500))
+    }
+    assert size < 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [3, 20])
+def test_saving_at_times_is_a_part_of_a_step(number: int) -> None:
+    """The loop over the rows that fall into it splits no step, be it short or long."""
+    found, least = told(at_times(number)), told(dfx.SaveAt(t1=True))
+    assert (found.blocks, found.loops) == (least.blocks, least.loops) == (3, 1)
+    # Two more integers: how many rows there are, and where to look for the next time.
+    assert found.capsule_bytes == least.capsule_bytes + 2 * 8

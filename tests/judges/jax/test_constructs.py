@@ -46,7 +46,7 @@ ALL_LAYERS = LAYERS | {"scan": in_a_step}
 
 # That policies which cut between operations gain nothing in a loop is advice.
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
-@pytest.mark.parametrize(("name", "layer"), dealt(REVERSIBLE, list(ALL_LAYERS), 2))
+@pytest.mark.parametrize(("name", "layer"), dealt(REVERSIBLE, list(ALL_LAYERS)))
 def test_a_marked_layer_has_that_gradient(name: str, layer: str) -> None:
     marked = ALL_LAYERS[layer](BY_NAME[name].fun)
     value, gradient = jax.value_and_grad(marked)(jnp.asarray(X))
@@ -84,7 +84,7 @@ def listed(construct: Construct, x: Any) -> bool:
 TELLING = {f.__name__: f for f in (explained, measured, advised, listed)}
 
 
-@pytest.mark.slow("equinox scan-advised")
+@pytest.mark.slow("equinox scan-advised", "equinox of ours-advised", "lanes-advised")
 @pytest.mark.parametrize(("name", "way"), dealt(list(BY_NAME), list(TELLING)))
 def test_what_tells_of_it_agrees(name: str, way: str) -> None:
     assert TELLING[way](BY_NAME[name], jnp.asarray(X))
@@ -92,6 +92,10 @@ def test_what_tells_of_it_agrees(name: str, way: str) -> None:
 
 @pytest.mark.slow(
     "a marked function",
+    "equinox bounded",
+    "equinox checkpointed",
+    "equinox checkpointed in a branch",
+    "equinox of ours",
     "custom jvp",
     "custom vjp",
     "lanes",

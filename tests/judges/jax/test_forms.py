@@ -13,6 +13,7 @@ import pytest
 
 import retape
 import retape.jax
+from tests.engines.jaxpr.support import seams
 from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import Form, Unrolled
 from tests.judges.jax.judging import (
@@ -33,7 +34,7 @@ CELLS = list(itertools.product(WAYS, TRANSFORMS, PLANS))
 
 
 def drawn() -> list[Any]:
-    """A cell by the default plan for each form, another for each third; more `slow`.
+    """A cell by the default plan for each form, but for each third; more are `slow`.
 
     Cells are dealt out like cards, so that all occur before one occurs again.
     """
@@ -42,12 +43,15 @@ def drawn() -> list[Any]:
     deck: list[Any] = []
     found = []
     for place, form in enumerate(FORMS):
+        another = place % 3 == 0
+        often = [pytest.mark.release]
         plain = "grad", "itself", "default"
-        found.append(pytest.param(form, *plain, marks=pytest.mark.release))
+        marks = [*often, pytest.mark.slow] if another else often
+        found.append(pytest.param(form, *plain, marks=marks))
         for number in range(4):
             if not deck:
                 deck = chance.sample(cells, len(cells))
-            marks = [pytest.mark.slow] if number or place % 3 else []
+            marks = often if another and number == 0 else [pytest.mark.slow]
             found.append(pytest.param(form, *deck.pop(), marks=marks))
     return found
 
@@ -63,20 +67,16 @@ def wanted(name: str) -> Any:
 
 
 @pytest.mark.slow(
-    "closed_over_arrays-grad-itself-default",
     "linear_algebra-grad-itself-default",
-    "rows_of_rows-grad-itself-default",
     "scan_of_13-grad-itself-default",
     "scan_xs_only-grad-itself-default",
-    "switch_-3-grad-itself-default",
     "through_complex_numbers-grad-itself-default",
     "vmap_of_a_data_dependent_loop-grad-itself-default",
     "jit_with_a_loop_inside-grad-itself-default",
     "switch_0-grad-itself-default",
     "typed_keys-grad-itself-default",
-    "typed_keys_of_another_kind-checkpointed-jit-bisection",
     "ys_feed_a_later_loop-grad-itself-default",
-    "zero_trips-vjp-jit-bisection",
+    "conds_in_a_cond-device-scan-bytes",
 )
 @pytest.mark.parametrize(
     ("form", "way", "transform", "plan"),
@@ -89,6 +89,83 @@ def test_the_gradient_is_that_of_forward_mode(
     gradient = WAYS[way](form.with_loops(jax.lax), PLANS[plan])
     got = TRANSFORMS[transform](gradient, *form.arguments())
     assert_equal(got, wanted(form.name))
+
+
+# Opened and cut ----------------------------------------------------------------------
+
+# A short scan is a step of its own; opened, as a long one is, it is one more loop.
+OPENED: dict[str, dict[str, Any]] = {
+    "few": {"plan": PLANS["snapshots"]},
+    "each step": {
+        "plan": retape.fixed_space(snapshots=500, stage=1),
+        "loops": "device",
+    },
+    "each third step": {
+        "plan": retape.fixed_space(snapshots=500, stage=3),
+        "loops": "device",
+    },
+}
+OFTEN = (
+    "two_inner_loops", "carry_swaps", "scan_of_1", "ys_feed_a_while", "rows_of_rows",
+    "cond_with_a_loop_in_a_loop", "jit_with_a_loop_inside", "rows_of_typed_keys",
+    "indexed_updates", "conds_in_a_cond",
+)  # fmt: skip
+"""With few snapshots on each change; all else each night, and the blocks cut, too."""
+PIECES = dict(
+    zip([form.name for form in FORMS[::8]], [1, 8, 24, 100] * 2, strict=False)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "piece"),
+    [
+        pytest.param(
+            *(name, how, piece),
+            marks=()
+            if how == "few" and name in OFTEN and not piece
+            else pytest.mark.slow,
+        )
+        for name, how, piece in [
+            *((name, how, None) for name in BY_NAME for how in OPENED),
+            *((name, "few", piece) for name, piece in PIECES.items()),
+        ]
+    ],
+)
+def test_opened_it_has_the_same_gradient(
+    name: str, how: str, piece: int | None
+) -> None:
+    form = BY_NAME[name]
+    fun, args = form.with_loops(jax.lax), form.arguments()
+    with seams.finely(piece=piece):
+        value, got = retape.jax.value_and_grad(fun, **OPENED[how])(*args)
+    assert_equal(value, jnp.asarray(fun(*args)))
+    assert_equal(got, wanted(name))
+
+
+# The default, a little memory and bisection are above, for every form.
+KNOWN, UNKNOWN = "ys_feed_a_later_loop", "while_in_while"
+FURTHER: dict[str, tuple[str, Any]] = {
+    "a snapshot": (UNKNOWN, retape.fixed_space(snapshots=1, stage=1)),
+    "long stages": (UNKNOWN, retape.fixed_space(snapshots=7, stage=5)),
+    "within 12 kB": (UNKNOWN, retape.within("12 kB")),
+    "treeverse": (UNKNOWN, retape.fixed_space(snapshots=3, stage=1, split="treeverse")),
+    "a snapshot, known": (KNOWN, retape.fixed_space(snapshots=1, stage=5)),
+    "stages of a step": (KNOWN, retape.fixed_space(snapshots=3, stage=1)),
+    "within 1 MiB": (KNOWN, retape.within("1 MiB")),
+    "fixed time": (KNOWN, retape.fixed_time(sweeps=2)),
+    "segments": (KNOWN, retape.segments()),
+}
+
+
+@pytest.mark.parametrize("plan", FURTHER)
+def test_every_plan_on_runs_of_known_and_unknown_length(plan: str) -> None:
+    name, chosen = FURTHER[plan]
+    fun, args = BY_NAME[name].with_loops(jax.lax), BY_NAME[name].arguments()
+    with seams.finely():
+        gradient = jax.jit(retape.jax.value_and_grad(fun, plan=chosen))
+        value, got = gradient(*args)
+    assert_equal(value, fun(*args))
+    assert_equal(got, wanted(name))
 
 
 # Loops of `retape.jax` in the places of those of `jax.lax` ---------------------------
@@ -111,6 +188,9 @@ LOOPED = [
 ]
 
 
+@pytest.mark.slow(
+    "two_inner_loops", "carry_swaps", "rows_written_by_hand", "nothing_in_an_array"
+)
 @pytest.mark.parametrize("name", LOOPED)
 def test_loops_of_ours_have_the_gradient_of_jax_s(name: str) -> None:
     form = BY_NAME[name]

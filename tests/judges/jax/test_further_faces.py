@@ -256,10 +256,15 @@ SLOW = (
     "equinox",
     "scan, ",
     "scan of rows, under a plan on",
+    "scan of rows, in segments",
+    "scan of rows, one row",
+    "a buffer, buffer_at_set",
+    "a buffer, set",
 )
 """A few of these are asked on each change."""
 FAST = (
     "scan, no step",
+    "a buffer, set if",
     "equinox while_loop, under a plan",
     "equinox scan of rows, some",
     "remat_scan, in segments",

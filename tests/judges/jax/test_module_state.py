@@ -95,7 +95,7 @@ CELLS = [
 @pytest.mark.filterwarnings("ignore:Using 'Module.sow:DeprecationWarning")
 @pytest.mark.parametrize(("row", "column"), CELLS)
 def test_state_changes_once(row: str, column: str) -> None:
-    jitted = column in ("Checkpointed", "sqrt")
+    jitted = column in ("Checkpointed", "checkpoint", "sqrt")
     found, wanted = (
         trained(row, mark, jitted=jitted) for mark in (MARKS[column], unmarked)
     )
@@ -164,7 +164,7 @@ def test_linen_modules_inside_linen_modules_save_memory(
 
     def asked(mark: Any) -> tuple[Any, Any, int]:
         model = parent(mark, mark(Heavy()), times)
-        variables = model.init(keys, x)
+        variables = jax.jit(model.init)(keys, x)
 
         def loss(params: Any) -> Any:
             given = {**variables, "params": params}
@@ -190,7 +190,9 @@ def test_an_equinox_module_stays_a_pytree_with_its_parameters() -> None:
     plain = eqx.nn.MLP(3, 2, 4, 2, key=jax.random.key(0))
     layer = rj.Checkpointed(plain)
     assert layer.depth == copy.copy(layer).depth == 2
-    slope = eqx.filter_grad(lambda model: (model(jnp.ones(3)) ** 2).sum())
+    slope = eqx.filter_jit(
+        eqx.filter_grad(lambda model: (model(jnp.ones(3)) ** 2).sum())
+    )
     of_layer, of_plain = (
         jax.tree.leaves(eqx.filter(slope(m), eqx.is_array)) for m in (layer, plain)
     )

@@ -124,19 +124,18 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "one snapshot": by_a_plan(retape.fixed_space(snapshots=1, stage=4)),
     "counted": by_a_plan(retape.fixed_time(sweeps=2)),
     "bytes": by_a_plan(retape.within("8 kB")),
-    "device": by_a_plan(FEW, loops="device"),
+    "folder": in_a_folder,
     "steps of a device": by_a_plan(
         retape.fixed_space(snapshots=3, stage=1), loops="device"
     ),
     "host": from_the_host,
-    "folder": in_a_folder,
+    "device": by_a_plan(FEW, loops="device"),
 }
 
 
-@pytest.mark.slow("by_chance-device")
 @pytest.mark.parametrize(
     ("write", "form"),
-    dealt(PROGRAMS, list(FORMS), rounds=2),
+    dealt(PROGRAMS, list(FORMS)),
     ids=lambda v: getattr(v, "__name__", v),
 )
 def test_value_rows_and_gradient(write: Rows, form: str) -> None:

@@ -14,6 +14,8 @@ from tests.judges.pairwise import dealt
 OFTEN = ("scan", "equinox while_loop")
 """Of these each option is asked on each change, of the others what stands here."""
 FAST = [("while_loop", "in segments"), ("ended by data", "under a plan")]
+DEEP = [*FAST, ("scan", "by default"), ("equinox while_loop", "by default")]
+"""With a branch in a step."""
 
 
 def marked(cell: tuple[str, str]) -> list[Any]:
@@ -59,7 +61,8 @@ def test_a_step_says_once_what_it_says(loop: str, options: str, call: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("loop", "options"), [pytest.param(*cell, marks=marked(cell)) for cell in CELLS]
+    ("loop", "options"),
+    [pytest.param(*c, marks=[] if c in DEEP else [pytest.mark.slow]) for c in CELLS],
 )
 def test_a_branch_inside_of_a_step_says_once_what_it_says(
     loop: str, options: str

@@ -23,6 +23,7 @@ from jax import lax
 import retape
 import retape.jax
 from tests.judges.jax.judging import LAYERS, assert_equal
+from tests.judges.pairwise import dealt
 
 Function = Callable[..., Any]
 
@@ -46,8 +47,7 @@ CALLS: dict[str, Callable[[Function, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize(("mark", "call"), dealt(list(MARKS), list(CALLS), rounds=2))
 def test_a_marked_function_is_traced_once(mark: str, call: str) -> None:
     traces = [0]
 

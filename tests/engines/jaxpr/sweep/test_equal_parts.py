@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,8 +13,8 @@ from jax import lax
 
 import retape
 import retape.jax
-from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import assert_close
+from tests.judges.pairwise import dealt
 
 X: Any = np.linspace(0.1, 1, 5)
 N = 11
@@ -65,8 +66,7 @@ def unchanged(x: Any) -> Any:
 PROGRAMS = [carried, stacked, weights, updated, around, unchanged]
 
 
-@pytest.mark.parametrize("stage", [1, 4, 5, 99])
-@pytest.mark.parametrize("fun", PROGRAMS)
+@pytest.mark.parametrize(("fun", "stage"), dealt(PROGRAMS, [1, 4, 5, 99]))
 @pytest.mark.usefixtures("opened")
 def test_a_gradient_and_a_value(fun: Any, stage: int) -> None:
     plan = retape.fixed_space(snapshots=N, stage=stage)
@@ -79,20 +79,6 @@ def test_a_gradient_and_a_value(fun: Any, stage: int) -> None:
     assert retape.jax.explain(fun, X, plan=plan, loops="device").waits == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", [1, 3])
-@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
-@pytest.mark.usefixtures("opened")
-def test_every_form_of_a_program(form: Any, stage: int) -> None:
-    run, args = form.with_loops(lax), form.arguments()
-    plan = retape.fixed_space(snapshots=500, stage=stage)
-    host, device = (
-        retape.jax.value_and_grad(run, plan=plan, loops=loops)(*args)
-        for loops in ("host", "device")
-    )
-    jax.tree.map(assert_close, device, host)
-
-
 @pytest.mark.usefixtures("opened")
 def test_too_few_snapshots_are_placed_by_a_schedule() -> None:
     plan = retape.fixed_space(snapshots=2, stage=2)
@@ -102,14 +88,21 @@ def test_too_few_snapshots_are_placed_by_a_schedule() -> None:
     assert waits > 0
 
 
+BATCH = jnp.stack([X, 2 * X])
+FURTHER: dict[str, Callable[[Any], Any]] = {
+    "a batch": lambda g: jax.vmap(g)(BATCH),
+    "a second derivative": lambda g: jax.grad(lambda x: jnp.sum(g(x) ** 2))(X),
+}
+
+
+@pytest.mark.slow(
+    "a second derivative-carried", "a second derivative-stacked", "a batch-stacked"
+)
+@pytest.mark.parametrize("fun", [carried, stacked])
+@pytest.mark.parametrize("what", FURTHER)
 @pytest.mark.usefixtures("opened")
-def test_a_batch_and_a_second_derivative() -> None:
+def test_a_batch_and_a_second_derivative(what: str, fun: Any) -> None:
     plan = retape.fixed_space(snapshots=N, stage=4)
-    gradient = retape.jax.grad(stacked, plan=plan, loops="device")
-    rows = jnp.stack([X, 2 * X])
-    expected = jax.grad(stacked)
-    assert_close(jax.vmap(gradient)(rows), jax.vmap(expected)(rows))
-    both = [
-        jax.grad(lambda x, g=g: jnp.sum(g(x) ** 2))(X) for g in (gradient, expected)
-    ]
-    assert_close(*both)
+    gradient = retape.jax.grad(fun, plan=plan, loops="device")
+    found, expected = (FURTHER[what](g) for g in (gradient, jax.grad(fun)))
+    assert_close(found, expected)
