@@ -28,13 +28,13 @@ def add(commands: Any) -> None:
     )
     add_function(parser, "*")
     parser.add_argument(
-        "--device", help="h100, h200, a100 or l4; by default this machine's own"
+        "--device", help="h100, h200, a100, l4 or v5e; by default this machine's own"
     )
     parser.add_argument(
         "--memory",
         metavar="BYTES",
         help="a number of bytes, or a text such as '24 GiB'; by default three quarters "
-        "of the device's, which is what JAX takes of a GPU",
+        "of the device's, which is what JAX takes of a GPU, and all of a TPU's",
     )
     parser.set_defaults(run=run)
 

@@ -34,7 +34,11 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["h100", "H200", "a100", "l4"])
+GPUS = "jax-cuda13-plugin==" + jax.__version__
+COMPILERS = dict.fromkeys(["h100", "H200", "a100", "l4"], GPUS) | {"v5e": "'libtpu=="}
+
+
+@pytest.mark.parametrize("name", COMPILERS)
 @pytest.mark.parametrize("ask", ASKS)
 def test_what_is_lacking_is_said_with_the_line_to_type(
     ask: Callable[..., Any], name: str, nowhere: Path
@@ -43,7 +47,7 @@ def test_what_is_lacking_is_said_with_the_line_to_type(
         ask(loss, X, device=name)
     line = f"pip install --no-deps --target {nowhere} "
     assert line in str(caught.value)
-    assert f"jax-cuda13-plugin=={jax.__version__}" in str(caught.value)
+    assert f"{line}{COMPILERS[name]}" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["h1000", "", 3])
@@ -51,7 +55,7 @@ def test_what_is_lacking_is_said_with_the_line_to_type(
 def test_an_unknown_device_is_refused_with_those_that_are_known(
     ask: Callable[..., Any], name: Any
 ) -> None:
-    with pytest.raises(retape.PlanError, match="'h100', 'h200', 'a100', 'l4'"):
+    with pytest.raises(retape.PlanError, match="'h100', 'h200', 'a100', 'l4', 'v5e'"):
         ask(loss, X, device=name)
 
 

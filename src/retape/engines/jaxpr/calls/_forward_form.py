@@ -18,12 +18,13 @@ from jax.extend import core
 from retape._errors import RetapeError
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.analysis._activity import differentiable, wide
-from retape.engines.jaxpr.calls._platform_form import by_platform, is_gpu
+from retape.engines.jaxpr.calls._platform_form import by_platform
 from retape.engines.jaxpr.calls._rerun import Rerun
 from retape.engines.jaxpr.jaxprs._avals import extents, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, inner_plan
 from retape.engines.jaxpr.jaxprs._rewrite import contains
+from retape.engines.jaxpr.jaxprs._target import is_gpu
 from retape.engines.jaxpr.nest._both_branches import without_waits
 from retape.engines.jaxpr.sizing._fit_budget import is_manual
 from retape.engines.jaxpr.sweep._device_sweep import chunked_run

@@ -20,17 +20,14 @@ from jax.extend import core
 from retape.engines.jaxpr.calls._placed_budget import made_again
 from retape.engines.jaxpr.calls._rerun import Rerun
 from retape.engines.jaxpr.jaxprs._provenance import ORIGINS
-from retape.engines.jaxpr.jaxprs._target import platform
+from retape.engines.jaxpr.jaxprs._target import is_gpu, platform
 from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._options import Loops
-
-_GPUS = frozenset({"cuda", "rocm", "gpu", "oneapi"})
-"""Platforms whose host waits for what decides a loop."""
 
 
 def platform_loops() -> Loops | None:
     """The form of the default backend's loops."""
-    return "device" if platform() in _GPUS else None
+    return "device" if is_gpu(platform()) else None
 
 
 def device_form(
@@ -51,11 +48,6 @@ def device_form(
     plan = replace(plan, loops="device")
     program = sweep_program(origin.primal, origin.active, plan)
     return made_again(origin, jaxpr, program)
-
-
-def is_gpu(platform: str) -> bool:
-    """Tell whether a platform's host waits for what decides a loop."""
-    return platform in _GPUS
 
 
 def by_platform(

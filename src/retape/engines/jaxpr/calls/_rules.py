@@ -31,7 +31,6 @@ from retape.engines.jaxpr.calls._placed_budget import may_be_spread, placed
 from retape.engines.jaxpr.calls._platform_form import (
     by_platform,
     device_form,
-    is_gpu,
 )
 from retape.engines.jaxpr.calls._rerun import Rerun, flows_back, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded
@@ -47,6 +46,7 @@ from retape.engines.jaxpr.jaxprs._provenance import (
     narrowed,
 )
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.engines.jaxpr.jaxprs._target import is_gpu
 from retape.engines.jaxpr.primitives._call import call_p, linear_p
 from retape.engines.jaxpr.sizing._choose_settings import compile_for_plan
 from retape.engines.jaxpr.sweep._sweep_program import traced_sweep

@@ -158,19 +158,20 @@ def new_setting(name: str, about: str) -> Any:
 
 
 def pjrt_topology(
-    platform: str, library: str, described: Mapping[str, Any]
+    platform: str, library: str, described: Mapping[str, Any], name: str = ""
 ) -> Sequence[Any]:
-    """Devices to compile for, of a platform's plugin that is only loaded, not started.
+    """Devices to compile for, of a platform's plugin that makes no client.
 
     The public `jax.experimental.topologies` asks plugins that JAX starts.
     """
     if library not in _LOADED:
         # Not the platform's own name: a GPU that is here has a plugin under that.
-        _LOADED[library] = xla_client.load_pjrt_plugin_dynamically(
-            f"retape_{platform}", library
-        )
+        ours = f"retape_{platform}"
+        _LOADED[library] = xla_client.load_pjrt_plugin_dynamically(ours, library)
+        if name:  # what knows names of topologies reads its own flags first
+            xla_client.initialize_pjrt_plugin(ours)
     topology: Any = xla_client.make_c_api_device_topology(
-        _LOADED[library], "", **described
+        _LOADED[library], name, **described
     )
     return topology._make_compile_only_devices()
 

@@ -24,7 +24,7 @@ class Target:
         name: What a user calls it, "h100" for instance.
         title: What its maker calls it.
         platform: The platform whose form programs get.
-        memory: Its bytes.
+        room: Its bytes that a program may take.
         place: Where a program's arguments are taken to be.
         options: For the compiler.
     """
@@ -32,7 +32,7 @@ class Target:
     name: str
     title: str
     platform: str
-    memory: int
+    room: int
     place: Any
     options: dict[str, Any]
 
@@ -45,6 +45,9 @@ _TARGET: Any = new_setting(
 )
 
 
+_GPUS = frozenset({"cuda", "rocm", "gpu", "oneapi"})
+
+
 def target() -> Target | None:
     """The described device, if programs are compiled for one."""
     return _TARGET.value
@@ -54,6 +57,11 @@ def platform() -> str:
     """The platform that programs are compiled for."""
     described = target()
     return jax.default_backend() if described is None else described.platform
+
+
+def is_gpu(platform: str) -> bool:
+    """Tell whether a platform's host waits for what decides a loop."""
+    return platform in _GPUS
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 The compiler of a platform is a plugin of JAX's. Installed beside JAX, NVIDIA's is
 started with each process, and without a driver it prints a traceback each time (JAX
-0.10.2). So it has a folder of its own, which is only looked into when it is asked for.
-Nothing is tuned without the device: a product may get another kernel there, and another
-workspace; loops and buffers are the same.
+0.10.2); a TPU's looks for its host. So they have a folder of their own, which is only
+looked into when it is asked for. Nothing is tuned without the device: a product may get
+another kernel there, and another workspace; loops and buffers are the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +80,28 @@ _PLUGIN = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 _LIBDEVICE = "nvidia/cu13"
 
 
+class Tpu(NamedTuple):
+    """What the compiler has to know of a TPU.
+
+    Attributes:
+        title: Its name.
+        topology: Chips of a host, for one of which programs are compiled.
+        host: The type of that host, which a TPU's library would ask Google's cloud for.
+        room: Bytes that its compiler gives a program; it refuses one that takes more.
+    """
+
+    title: str
+    topology: str
+    host: str
+    room: int
+
+
+TPUS = {"v5e": Tpu("TPU v5e", "v5e:2x2x1", "v5litepod-4", 16_911_433_728)}
+""""Ran out of memory on HBM, ... exceeds available HBM (15.75G)" (libtpu 0.0.42)."""
+
+_TPU_LIBRARY = "libtpu/libtpu.so"
+
+
 @contextmanager
 def for_device(name: str | None) -> Iterator[Target | None]:
     """Programs inside are compiled for a device by its name, or for this machine's.
@@ -93,19 +116,22 @@ def for_device(name: str | None) -> Iterator[Target | None]:
 
 
 def described_device(name: str) -> Target:
-    """A device by its name: "h100", "h200", "a100" or "l4".
+    """A device by its name: "h100", "h200", "a100", "l4" or "v5e".
 
     Raises:
         PlanError: If no device has that name.
         MissingPackageError: If the compiler of its platform is not there.
     """
-    chip = CHIPS.get(name.lower()) if isinstance(name, str) else None
-    if chip is None:
-        raise PlanError(
-            f"`device={name!r}` is not described. Pass one of "
-            f"{', '.join(map(repr, CHIPS))}, or none for this machine's own device."
-        )
-    return _target(name.lower(), chip, compilers_folder())
+    known = name.lower() if isinstance(name, str) else ""
+    if known in CHIPS:
+        return _gpu(known, CHIPS[known], compilers_folder())
+    if known in TPUS:
+        return _tpu(known, TPUS[known], compilers_folder())
+    raise PlanError(
+        f"`device={name!r}` is not described. Pass one of "
+        f"{', '.join(map(repr, (*CHIPS, *TPUS)))}, or none for this machine's own "
+        "device."
+    )
 
 
 def compilers_folder() -> Path:
@@ -116,7 +142,7 @@ def compilers_folder() -> Path:
 
 
 @cache
-def _target(name: str, chip: Chip, folder: Path) -> Target:
+def _gpu(name: str, chip: Chip, folder: Path) -> Target:
     library, data = folder / _PLUGIN, folder / _LIBDEVICE
     if not (library.is_file() and (data / "nvvm").is_dir()):
         release = jax.__version__
@@ -129,7 +155,48 @@ def _target(name: str, chip: Chip, folder: Path) -> Target:
     devices = pjrt_topology("cuda", str(library), _description(chip))
     options = {"xla_gpu_autotune_level": 0, "xla_gpu_cuda_data_dir": str(data)}
     place = jax.sharding.SingleDeviceSharding(devices[0])
-    return Target(name, chip.title, "cuda", chip.memory, place, options)
+    # Three quarters are what JAX takes of a GPU.
+    return Target(name, chip.title, "cuda", chip.memory * 3 // 4, place, options)
+
+
+@cache
+def _tpu(name: str, chip: Tpu, folder: Path) -> Target:
+    library = folder / _TPU_LIBRARY
+    if not library.is_file():
+        release = next(
+            (r for r in requires("jax") or () if r.startswith("libtpu")), "libtpu"
+        )
+        raise MissingPackageError(
+            f"`device={name!r}` needs the compiler for TPUs, 140 MB, in a folder of "
+            f"its own. Run `pip install --no-deps --target {folder} "
+            f"'{release.partition(';')[0].strip()}'`.",
+            name="libtpu",
+        )
+    # It would ask the cloud for these, and print that it found none.
+    host = {
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_ACCELERATOR_TYPE": chip.host,
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_WORKER_ID": "0",
+    }
+    with _environment(host):
+        devices = pjrt_topology("tpu", str(library), {}, chip.topology)
+    place = jax.sharding.SingleDeviceSharding(devices[0])
+    return Target(name, chip.title, "tpu", chip.room, place, {})
+
+
+@contextmanager
+def _environment(settings: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _description(chip: Chip) -> dict[str, Any]:

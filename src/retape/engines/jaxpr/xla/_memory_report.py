@@ -9,13 +9,14 @@ and constants stand in it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from retape.engines.jaxpr.jaxprs._caches import forgotten
-from retape.engines.jaxpr.jaxprs._target import platform, target
+from retape.engines.jaxpr.jaxprs._target import is_gpu, platform, target
 from retape.engines.jaxpr.xla._ahead_of_time import aot_lower, compiled
 from retape.engines.jaxpr.xla._launches import Launches, launches
 
@@ -29,6 +30,9 @@ _EFFORTS = (
     "jax_compiler_enable_remat_pass",
 )
 _REMEMBERED = 4096
+
+_TOO_LARGE = re.compile(r"HLO temporaries \(([\d.]+)([KMG])\) exceeds")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 class MemoryReport(NamedTuple):
@@ -72,8 +76,23 @@ def memory_report(
         if len(_REPORTS) >= _REMEMBERED:
             # Entries stand in the order in which they came.
             del _REPORTS[next(iter(_REPORTS))]
-        _REPORTS[key] = _reported(compiled(lowered))
+        _REPORTS[key] = _compiled_report(lowered)
     return _REPORTS[key]
+
+
+def _compiled_report(lowered: jax.stages.Lowered) -> MemoryReport | None:
+    try:
+        return _reported(compiled(lowered))
+    except jax.errors.JaxRuntimeError as error:
+        # A TPU's compiler refuses what is too large, and says what that would take.
+        said = _TOO_LARGE.search(str(error))
+        if said is None or target() is None:
+            raise
+        temp = round(float(said[1]) * _UNITS[said[2]])
+        types = [*jax.tree.leaves(lowered.in_avals), *jax.tree.leaves(lowered.out_info)]
+        ins = len(jax.tree.leaves(lowered.in_avals))
+        sizes = [t.size * t.dtype.itemsize for t in types]
+        return MemoryReport(temp, sum(sizes[:ins]), sum(sizes[ins:]))
 
 
 def _reported(program: jax.stages.Compiled) -> MemoryReport | None:
@@ -81,7 +100,8 @@ def _reported(program: jax.stages.Compiled) -> MemoryReport | None:
     if told is None:
         return None
     results = told.output_size_in_bytes - told.alias_size_in_bytes
-    text = None if target() is None else program.as_text()
+    counted = target() is not None and is_gpu(platform())
+    text = program.as_text() if counted else None
     told_to_do = None if text is None else launches(text)
     return MemoryReport(
         told.temp_size_in_bytes, told.argument_size_in_bytes, results, told_to_do

@@ -43,9 +43,10 @@ def advise(
             over devices, or say so by `sharding=`, the memory is that of each device.
         memory: Bytes of the device, or a text such as "24 GiB": arguments, gradients
             and temporaries share it. By default three quarters of the memory of
-            `device`, which is what JAX takes of a GPU.
-        device: A device that need not be here: "h100", "h200", "a100" or "l4". What
-            its own compiler says is in the table, with the kernels that are launched.
+            `device`, which is what JAX takes of a GPU; all that a TPU has for programs.
+        device: A device that need not be here: "h100", "h200", "a100", "l4" or "v5e", a
+            TPU. What its own compiler says is in the table; of a GPU, too, how many
+            kernels are launched.
         argnums: By which arguments the gradient is taken.
         has_aux: Whether `fun` returns a pair of the scalar and something else.
         step: What must fit, if that is more than the gradient: `step(fun, *args)` takes
@@ -111,7 +112,7 @@ def _room(memory: int | str | None, described: Target | None) -> int | str:
             "neither `memory` nor `device` was passed. Pass the bytes that the "
             'gradient may take, as in `memory="24 GiB"`, or `device="h100"`.'
         )
-    return described.memory * 3 // 4
+    return described.room
 
 
 def _of_unknown_length(question: Question, budget: int, memory: int | str) -> LayerPlan:

@@ -90,7 +90,8 @@ class LayerPlan:
     def __str__(self) -> str:
         names = [c.name for c in self.candidates] + [name for name, _ in self.refused]
         width = max(map(len, names))
-        head = "" if self.device is None else "    kernels  waits"
+        counted = any(c.kernels is not None for c in self.candidates)
+        head = "    kernels  waits" if counted else ""
         lines = [f"{'':{width}}        peak   extra compute{head}"]
         for c in self.candidates:
             mark = " <- chosen" if c is self.chosen else ""
