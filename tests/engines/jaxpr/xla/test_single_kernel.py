@@ -147,6 +147,44 @@ def test_a_release_of_jax_that_was_not_tried_out(
     assert said.count("JAX 0.999.0 was not tried: no sweep is made one kernel") == 1
 
 
+AROUND = """
+    import jax, jax.numpy as jnp, retape.equinox
+    from jax import lax
+    jax.config.update("jax_enable_x64", True)
+    def fun(x):
+        def step(c):
+            i, rows = c
+            return i + 1, rows.at[i % 3].set(rows[(i + 1) % 3] * x + 1.0)
+        rows = retape.equinox.while_loop(
+            lambda c: c[0] < 9, step, (0, x * jnp.ones(3)),
+            kind="checkpointed", max_steps=12, buffers=lambda c: c[1])[1]
+        return rows @ jnp.arange(1.0, 4.0)
+    x, slope = jnp.asarray(0.7), jax.grad(fun)
+    alone = jax.jit(slope)(x)
+    around = AROUND
+    print(jnp.allclose(jax.jit(around)(x), 2 * alone))
+"""
+PLACES = {
+    "before a loop that XLA makes one kernel": (
+        "lambda x: (lambda s: lax.fori_loop(0, 2, lambda i, c: c + s, 0.0))(slope(x))"
+    ),
+    "in a loop that does not change its argument": (
+        "lambda x: lax.fori_loop(0, 2, lambda i, c: c + slope(x), 0.0)"
+    ),
+    "in a scan that hands its argument on": (
+        "lambda x: lax.scan(lambda c, _: (c, slope(c)), x, None, 2)[1].sum()"
+    ),
+}
+
+
+@pytest.mark.slow(*list(PLACES)[1:])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_kernel_may_stand_beside_loops(place: str) -> None:
+    """Its counter is a constant, which XLA drew into it, and then stopped."""
+    assert "inlineable" in jax.jit(retape.jax.grad(walk)).lower(*POINT).as_text()
+    assert _alone(AROUND.replace("= AROUND", f"= {PLACES[place]}")).split() == ["True"]
+
+
 # Every operation that is let in -----------------------------------------------------
 
 

@@ -30,6 +30,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend import core
 
@@ -119,15 +120,16 @@ def _marked_call(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """The call, marked.
 
     The compiler stops the process at an input that no operation uses, so all of them
-    are handed back. What is marked is a call around the old one, which the compiler
-    puts in line: the sweep is not traced again.
+    are handed back; and a constant is hidden from it, since it would draw that in. What
+    is marked is a call around the old one, which the compiler puts in line: the sweep
+    is not traced again.
     """
     inner = eqn.replace(params=eqn.params | {"jaxpr": in_parts(eqn.params["jaxpr"])})
 
     def retape_kernel(*given: Any) -> tuple[list[Any], tuple[Any, ...]]:
         return bind(inner, list(given)), given
 
-    outs, _ = jax.jit(retape_kernel)(*values)
+    outs, _ = jax.jit(retape_kernel)(*lax.optimization_barrier(list(values)))
     hint = partial(set_xla_metadata, inlineable="false", xla_cpu_small_call="true")
     return [hint(outs[0]), *outs[1:]]
 
