@@ -6,6 +6,7 @@ with some thirty more such calls.
 
 # ruff: noqa: E501 - a line is a call
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -25,8 +26,10 @@ import retape.nnx
 import retape.schedule
 import retape.storage
 import retape.torch
+import retape.transformers
 import retape.viz
 from retape import native, vlad
+from retape.schedule import Advance, Reverse, Store
 
 OURS = {
     "PlanError": """
@@ -99,6 +102,17 @@ OURS = {
         retape.nnx.remat_scan(turn, in_axes=(nnx.Carry, True))
         retape.torch.recompute()
         retape.torch.recompute(memory=0.5)
+        retape.torch.recompute(memory="2 XB")
+        retape.torch.recompute(memory="")
+        retape.torch.recompute(memory="0GB")
+        retape.torch.recompute(memory=-1)
+        retape.torch.recompute(memory=0)
+        retape.torch.recompute(memory=float("inf"))
+        retape.torch.recompute(memory=retape.logarithmic())
+        retape.torch.recompute(snapshots=0)
+        retape.torch.recompute(memory="1 MB", mode="loop", verify=True)
+        retape.torch.recompute(memory="1 MB", mode="loop", policy=retape.torch.names(["mlp"]))
+        retape.torch.recompute(memory="1 MB")(lambda t: retape.torch.estimate(torch.sin, t))(t)
         retape.torch.recompute(memory="1 GB", snapshots=3)
         retape.torch.recompute(plan=retape.segments())
         retape.torch.recompute(memory="lots")
@@ -107,10 +121,29 @@ OURS = {
         retape.torch.recompute(memory="1 GB")(model(t))
         retape.torch.recompute(snapshots=4, stage="x")
         retape.torch.checkpoint(3, t)
+        retape.torch.checkpoint(torch.sin, t, context_fn=lambda: None, policy=[])
         retape.torch.checkpoint_sequential(model, 0, t)
         retape.torch.checkpoint_sequential(model, input=t)
+        retape.torch.checkpoint_sequential([], t)
+        retape.torch.checkpoint_sequential(model, 1, t, memory=100)
+        retape.torch.checkpoint_sequential(model, 1, t, store="cpu")
+        retape.torch.checkpoint_sequential(model, 4, t)
+        retape.torch.checkpoint_sequential(model, input=t, plan=retape.schedule.Schedule(2, 1))
+        retape.torch.checkpoint_sequential(model, input=t, plan=half)
+        retape.torch.checkpoint_sequential(model, input=t, plan=[*half, retape.schedule.Sweep(0, 1, 0)])
+        retape.torch.checkpoint_sequential(model, input=t, plan=[retape.schedule.Tape(1, 3, 0)])
         retape.torch.Checkpointed(lambda x: x, 3)
         retape.torch.estimate(3, t)
+        retape.torch.diagnose(torch.sum, t, growth=1)
+        retape.torch.region(3).__enter__()
+        retape.torch.CompilerBudget(1000, backend="eager")
+        retape.torch.CompilerBudget("much")
+        torch.compile(torch.sin, backend=retape.torch.CompilerBudget(1000, backend="aot_eager"), options={"max_autotune": True})(t)
+        retape.torch.Graph().auto_checkpoint_every_n(None, 0)
+        retape.torch.Graph().auto_checkpoint_by_depth(None, -1)
+        retape.torch.Graph().mark_checkpoint(None, forced=True)
+        retape.transformers.RetapeCallback(memory=None)
+        retape.transformers.RetapeCallback(memory="12 pears")
         adj(steps=-1)
         adj(steps="10")
         adj(steps=None)
@@ -148,12 +181,18 @@ OURS = {
         retape.jax.advise(jnp.sin, x, memory="1 GB")
         retape.jax.advise(lambda x: (x, x), x, memory="1 GB")
         retape.jax.saved(jnp.sin, 3)
+        retape.torch.diagnose(lambda: torch.ones(3))
+        retape.torch.diagnose(lambda: 1.5)
+        retape.torch.diagnose(lambda: torch.ones(()))
     """,
     "UnsupportedError": """
+        retape.torch.checkpoint(torch.sin, t, context_fn=lambda: (generated(), generated()))
         retape.nnx.remat_scan([1, 2])
         retape.jax.checkpoint(3.0)
         retape.jax.advise(3, x, memory="1 GB")
         retape.jax.saved(3)
+        retape.torch.recompute(memory="1 MB")(lambda: (yield))
+        retape.torch.recompute(memory="1 MB")(lambda t: torch.func.linearize(torch.sin, t)[1](t))(t)
     """,
     "MachineError": """
         adj(program=retape.Program(step, lambda x, k, g: g[:2]))
@@ -221,7 +260,10 @@ def adj(program: Any = P, **options: Any) -> Any:
 NAMES = {
     **{name: globals()[name] for name in ("f", "step", "back", "P", "X", "adj")},
     **{"retape": retape, "native": native, "vlad": vlad, "one": np.ones_like},
-    **{"jax": jax, "jnp": jnp, "nnx": nnx, "plan": retape.logarithmic()},
+    **{"jax": jax, "jnp": jnp, "nnx": nnx, "torch": torch},
+    "plan": retape.logarithmic(),
+    "half": [Store(0, 0), Advance(0, 2), Reverse(2, 3)],
+    "generated": contextlib.contextmanager(lambda: iter([0])),
     "turn": lambda carry, x: (carry, x),
     "going": lambda v: jnp.max(v) > 1.0,
     "halve": lambda v: v / 2,
@@ -238,6 +280,8 @@ def calls(text: str) -> list[str]:
 CELLS = [(name, call) for name, text in OURS.items() for call in calls(text)]
 
 
+# PyTorch says it of itself, when `linearize` is first used.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize(("error", "call"), CELLS)
 def test_a_wrong_call_is_told_in_an_error_of_ours(error: str, call: str) -> None:
     with pytest.raises(getattr(retape, error)) as told, warnings.catch_warnings():

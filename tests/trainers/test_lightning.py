@@ -25,14 +25,13 @@ MEMORY = 400_000
 
 
 class Deep(lightning.LightningModule):  # type: ignore[misc, name-defined]
-    def __init__(self, manual: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
         layers: list[Any] = []
         for _ in range(20):
             layers += [torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Dropout(0.1)]
         self.layers = torch.nn.Sequential(*layers)
-        self.automatic_optimization = not manual
         self.broken = False
         self.seen: list[bool] = []
 
@@ -110,8 +109,3 @@ def test_a_method_that_was_replaced_before_is_run_and_put_back() -> None:
     _fit(module, retape.lightning.RetapeCallback(memory=MEMORY))
     assert len(calls) == 4
     assert module.training_step is counted
-
-
-def test_manual_optimisation_is_refused() -> None:
-    with pytest.raises(retape.UnsupportedError, match="automatic_optimization = False"):
-        _fit(Deep(manual=True), retape.lightning.RetapeCallback(memory=MEMORY))

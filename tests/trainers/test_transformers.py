@@ -124,16 +124,3 @@ def test_several_devices_in_one_process_are_refused() -> None:
     )
     with pytest.raises(retape.UnsupportedError, match="copies the model to 2 devices"):
         callback.on_train_begin(arguments, None, None, model=_model())  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("memory", "text"),
-    [
-        ("auto", "Pass bytes or a text"),
-        (None, "memory=None"),
-        ("12 pears", "12 pears"),
-    ],
-)
-def test_what_is_no_budget_is_refused_at_once(memory: Any, text: str) -> None:
-    with pytest.raises(retape.RetapeError, match=text):
-        retape.transformers.RetapeCallback(memory=memory)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
-from retape import BudgetError, PlanError, UnsupportedError
+from retape import BudgetError, PlanError
 from retape.torch import checkpoint, matrix_products, name_modules, names, region
 from tests.judges.torch.allocator import Peak
 
@@ -125,33 +125,6 @@ def test_what_is_kept_is_in_the_budget(policy: Any) -> None:
     with Peak() as peak:
         step(net, lambda: under(policy, memory)(net))
     assert peak.nbytes <= memory
-
-
-WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "a name of no region": (
-        lambda: under(names(again=["mpl"]))(blocks()), PlanError, "regions are.*`mlp`",
-    ),
-    "a text for a list": (lambda: names(save="mlp"), PlanError, "list of names"),
-    "nothing": (names, PlanError, "names nothing"),
-    "no text": (lambda: region(3).__enter__(), PlanError, "Pass a text"),  # type: ignore[arg-type]
-    "a loop": (
-        lambda: retape.torch.recompute(memory=9, mode="loop", policy=names(["mlp"])),
-        PlanError, "Leave them out",
-    ),
-    "a compiled function": (
-        lambda: torch.compile(each_checkpointed(names(["mlp"])), backend="eager")(
-            blocks()
-        ),
-        UnsupportedError, "operators to keep",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("row", WRONG)
-def test_what_cannot_be_is_refused(row: str) -> None:
-    call, kind, words = WRONG[row]
-    with pytest.raises(kind, match=words):
-        call()
 
 
 def test_a_named_module_is_copied_pickled_and_compiled_as_another() -> None:

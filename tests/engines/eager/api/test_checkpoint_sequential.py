@@ -10,8 +10,7 @@ from torch import nn
 
 import retape
 import retape.torch
-from retape import PlanError
-from retape.schedule import Advance, Chain, Reverse, Schedule, Store, Sweep, Tape
+from retape.schedule import Advance, Chain, Reverse, Schedule
 from tests.engines.eager.api.test_program_forms import assert_same, outcome
 
 
@@ -205,29 +204,3 @@ def test_snapshots_of_a_plan_are_kept_in_a_store(
     (again,) = torch.autograd.grad(y.sum(), x)
     assert torch.equal(again, expected)
     assert store.nbytes == 0
-
-
-X = torch.ones(2)
-HALF = [Store(0, 0), Advance(0, 1), Reverse(1, 2)]
-WRONG: list[tuple[list[Any], dict[str, Any], str]] = [
-    ([[], X], {}, "Pass the input of the first function by"),
-    ([[torch.sin], 1, X], {"memory": 100}, "exactly one of them"),
-    ([[torch.sin]], {"input": X}, "exactly one of them"),
-    ([[torch.sin], 1, X], {"store": "cpu"}, "`store='cpu'` is for `memory=` and `plan"),
-    ([[torch.sin], 3, X], {}, "`segments=3` parts of `1`"),
-    *(
-        ([[torch.sin] * 2], {"input": X, "plan": plan}, text)
-        for plan, text in [
-            (Schedule(3, 1), "schedule of `2` functions: it reverses `2` t"),
-            (HALF, "it leaves the first `1` unreversed"),
-            ([*HALF, Sweep(0, 1, 0)], "it sweeps `0` to `1` at `1`"),
-            ([Tape(1, 2, 0)], "it tapes `1` to `2` at `0`"),
-        ]
-    ),
-]
-
-
-@pytest.mark.parametrize(("given", "options", "text"), WRONG)
-def test_what_cannot_be_is_refused(given: Any, options: Any, text: str) -> None:
-    with pytest.raises(PlanError, match=text):
-        retape.torch.checkpoint_sequential(*given, **options)

@@ -162,55 +162,6 @@ def test_inference_has_no_plan():
     assert budget.plans == []
 
 
-def broken(x):
-    y = x.sin()
-    torch._dynamo.graph_break()
-    return y.sin().sum()
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute")
-def test_a_function_in_several_graphs_is_refused_unless_asked_for():
-    x = torch.ones(50, requires_grad=True)
-    torch._dynamo.reset()
-    compiled = torch.compile(broken, backend=CompilerBudget("1MB", backend="aot_eager"))
-    with pytest.raises(retape.UnsupportedError, match="breaks the function into sever"):
-        compiled(x)
-    torch._dynamo.reset()
-    budget = CompilerBudget("1MB", backend="aot_eager", per_graph=True)
-    torch.compile(broken, backend=budget)(x).backward()
-    assert len(budget.plans) == 2
-    assert torch.allclose(x.grad, x.sin().cos() * x.cos())
-
-
-def test_sizes_that_change_are_refused():
-    budget = CompilerBudget("1MB", backend="aot_eager")
-    torch._dynamo.reset()
-    compiled = torch.compile(
-        lambda x: x.sin().cos().sum(), backend=budget, dynamic=True
-    )
-    with pytest.raises(retape.UnsupportedError, match="`dynamic=False`"):
-        compiled(torch.ones(5, requires_grad=True))
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"backend": "eager"}, "`backend='eager'` has no partitioner"),
-        ({"memory": "much"}, "not an amount of memory"),
-    ],
-)
-def test_options_that_cannot_be(options, text):
-    with pytest.raises(retape.PlanError, match=text):
-        CompilerBudget(**{"memory": 1000, **options})
-
-
-def test_options_of_inductor_are_not_for_the_other_backend():
-    budget = CompilerBudget(1000, backend="aot_eager")
-    compiled = torch.compile(torch.sin, backend=budget, options={"max_autotune": True})
-    with pytest.raises(retape.PlanError, match="`aot_eager` takes no `options`"):
-        compiled(torch.ones(3))
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_inductor_is_given_the_partitioner_and_no_cache(monkeypatch):
     from torch._inductor import compile_fx

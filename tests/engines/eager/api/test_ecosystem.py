@@ -80,32 +80,6 @@ def test_what_computes_derivatives_or_branches_inside_is_exact(
     assert torch.autograd.graph.disable_saved_tensors_hooks is _DISABLE
 
 
-REFUSED = {
-    "write `if`": lambda w: torch.cond(w.sum() > 0, torch.sin, torch.cos, (w,)),
-    "traced to a graph": lambda w: torch.func.linearize(body, w)[1](w),
-}
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep")
-@pytest.mark.parametrize("reason", REFUSED)
-def test_what_cannot_be_recorded_is_refused_by_name(reason: str) -> None:
-    w = weight()
-    with pytest.raises(UnsupportedError, match=f"(?i){reason}"), small():
-        REFUSED[reason](w * 1)
-
-
-def test_functions_whose_body_runs_later_are_refused() -> None:
-    async def later(w: torch.Tensor) -> torch.Tensor:
-        return body(w)
-
-    def stream(w: torch.Tensor) -> Any:
-        yield body(w)
-
-    for function in (later, stream):
-        with pytest.raises(UnsupportedError, match="runs after the call is over"):
-            small()(function)
-
-
 def test_a_recomputation_inside_compiled_code_is_refused() -> None:
     w, run = weight(), small()
 
@@ -149,14 +123,6 @@ def test_runs_that_end_out_of_order_leave_the_compiler_as_it_was() -> None:
         assert counting.frame_count == 0
     torch.compile(lambda x: x * 2, backend=counting)(torch.ones(1))
     assert counting.frame_count == 1
-
-
-def test_a_write_through_data_is_found_by_verify() -> None:
-    w = weight()
-    loss = loss_in(small(verify=True), w)
-    w.data.add_(1)
-    with pytest.raises(retape.MachineError, match="`.data`, NumPy"):
-        loss.backward()
 
 
 def test_a_different_result_is_found_by_verify() -> None:

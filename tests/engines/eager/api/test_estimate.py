@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import retape.torch
-from retape import BudgetError, PlanError, UnsupportedError
+from retape import BudgetError, UnsupportedError
 from retape.engines.eager.api import _available_bytes as available
 from tests.judges.torch.models import MODELS
 from tests.judges.torch.rows import least, row, run
@@ -69,19 +69,6 @@ def test_a_model_without_values_is_estimated() -> None:
         x = torch.empty(512, 4096)
     found = retape.torch.estimate(loss_of(model), x)
     assert found.enough > 4 * 512 * 4096 * 4
-
-
-def test_programs_that_read_values_are_refused() -> None:
-    def branches(x: Tensor) -> Tensor:
-        return x.sin() if x.sum().item() > 0 else x.cos()
-
-    with pytest.raises(UnsupportedError, match="reads values"):
-        retape.torch.estimate(branches, torch.ones(3, requires_grad=True))
-    layer = nn.LSTM(4, 4)
-    with pytest.raises(UnsupportedError, match="workspace"):
-        retape.torch.estimate(lambda x: layer(x)[0], torch.ones(3, 2, 4))
-    with retape.torch.recompute(memory="1MB"), pytest.raises(PlanError, match="inside"):
-        retape.torch.estimate(torch.sin, torch.ones(3))
 
 
 def test_an_automatic_budget_is_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """checkpoint and Checkpointed. For checkpoint_sequential see test_sequence."""
 
-import contextlib
-
 import pytest
 import torch
 import torch.utils.checkpoint
@@ -9,7 +7,6 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
-from retape import PlanError, UnsupportedError
 
 
 def outcome(model: nn.Module, forward: object) -> list[torch.Tensor]:
@@ -89,31 +86,3 @@ def test_matrix_products_are_kept_and_the_rest_is_not() -> None:
     # Only the backward's own products: two for each of the two.
     assert calls.count(torch.ops.aten.mm.default) == 4
     assert calls.count(torch.ops.aten.exp.default) == 1
-
-
-def contexts() -> object:
-    return contextlib.contextmanager(lambda: iter([0]))(), contextlib.nullcontext()
-
-
-X = torch.ones(2)
-WRONG = {
-    "its contexts are `_GeneratorContextM": lambda: retape.torch.checkpoint(
-        torch.sin, X, context_fn=contexts
-    ),
-    "both say what to keep": lambda: retape.torch.checkpoint(
-        torch.sin, X, context_fn=lambda: None, policy=[]
-    ),
-    "`module` is of type `builtin.*use `retape.t": lambda: retape.torch.Checkpointed(
-        torch.sin
-    ),
-    "determinism_check='always'": lambda: retape.torch.checkpoint(
-        torch.sin, X, determinism_check="always"
-    ),
-    "`snapshots=0`": lambda: retape.torch.recompute(snapshots=0),
-}
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_what_cannot_be_is_refused(text: str) -> None:
-    with pytest.raises((PlanError, UnsupportedError), match=text):
-        WRONG[text]()

@@ -281,21 +281,3 @@ def test_a_function_that_does_something_else_each_time() -> None:
         retape.DeterminismError, match="when the function was called ag"
     ):
         retape.torch.diagnose(loss)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (torch.ones(3), r"returned a `Tensor` of shape \(3,\), and a gradient is that"),
-        (1.5, "returned a `float`, and a gradient is that of a real number"),
-        (torch.ones(()), "a number that no gradient leads back from. Let a parameter"),
-    ],
-)
-def test_what_has_no_gradient(value: Any, text: str) -> None:
-    with pytest.raises(retape.GradientTypeError, match=text):
-        retape.torch.diagnose(lambda: value)
-
-
-def test_a_factor_that_cannot_be() -> None:
-    with pytest.raises(retape.PlanError, match="`growth=1` would call every gradient"):
-        retape.torch.diagnose(torch.sum, X, growth=1)
