@@ -5,6 +5,8 @@
 REASONS = """
 Run `pip install --no-deps --target {} jax-cuda13-plugin=={} jax-cuda13-pjrt=={} nvidia-nvvm`
     It fetches 600 MB; `make bench-accelerator-aot` runs the line as it is said.
+Run `pip install --no-deps --target {} '{}'`
+    It fetches 140 MB; tests/judges/jax/test_described_devices.py reads which release it names.
 use `jax.grad`
     A program with a type of JAX's experimental `hijax`, whose forms differ between releases; the hint leads out of this library.
 Pass a `retape.storage.ZarrStore(..., mesh=mesh)`

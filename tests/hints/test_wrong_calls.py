@@ -186,12 +186,13 @@ OURS = {
         retape.torch.diagnose(lambda: torch.ones(()))
     """,
     "UnsupportedError": """
-        retape.torch.checkpoint(torch.sin, t, context_fn=lambda: (generated(), generated()))
         retape.nnx.remat_scan([1, 2])
         retape.jax.checkpoint(3.0)
         retape.jax.advise(3, x, memory="1 GB")
         retape.jax.saved(3)
+        retape.torch.checkpoint(torch.sin, t, context_fn=lambda: (generated(), generated()))
         retape.torch.recompute(memory="1 MB")(lambda: (yield))
+        torch.compile(lambda t: retape.torch.checkpoint(torch.sin, t, debug=True), backend="aot_eager")(t)
         retape.torch.recompute(memory="1 MB")(lambda t: torch.func.linearize(torch.sin, t)[1](t))(t)
     """,
     "MachineError": """

@@ -71,15 +71,6 @@ def test_the_same_weights_in_a_budget(tmp_path: Path, options: Any) -> None:
     assert "forward" not in vars(ours)
 
 
-def test_plain_training_takes_more_than_the_budget() -> None:
-    model = _model()
-    tokens = torch.arange(128).view(4, 32) % 50
-    with retape.torch.recompute(memory="1GB") as run:
-        loss = model(tokens, labels=tokens).loss
-    loss.backward()
-    assert run.report.peak_bytes > 1.5 * MEMORY
-
-
 @pytest.mark.slow
 def test_a_budget_that_is_too_small_names_the_least_and_can_be_raised(
     tmp_path: Path,

@@ -9,7 +9,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch._dynamo.testing import CompileCounter
 
 import retape.torch
-from retape import DeterminismError, UnsupportedError
+from retape import DeterminismError
 
 _DISABLE = torch.autograd.graph.disable_saved_tensors_hooks
 
@@ -78,19 +78,6 @@ def test_what_computes_derivatives_or_branches_inside_is_exact(
     found = retape.torch.checkpoint(program, w)
     assert torch.equal(torch.autograd.grad(found, w)[0], plain)
     assert torch.autograd.graph.disable_saved_tensors_hooks is _DISABLE
-
-
-def test_a_recomputation_inside_compiled_code_is_refused() -> None:
-    w, run = weight(), small()
-
-    def step(w: torch.Tensor) -> torch.Tensor:
-        with run:
-            return body(w)
-
-    with pytest.raises(UnsupportedError, match="inside of a compiled function"):
-        torch.compile(step, backend="eager")(w)
-    step(w).backward()
-    assert run.report.recomputed > 0
 
 
 def test_compiled_code_inside_a_loop_runs_eagerly() -> None:

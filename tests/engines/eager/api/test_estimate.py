@@ -159,5 +159,5 @@ def lines_beside_a_loop(steps: int) -> int:
 
 def test_an_estimate_looks_as_long_at_each_step_of_a_longer_loop() -> None:
     lines_beside_a_loop(2)
-    few, many = lines_beside_a_loop(20), lines_beside_a_loop(80)
+    few, many = lines_beside_a_loop(10), lines_beside_a_loop(40)
     assert few < many < 4.2 * few

@@ -94,21 +94,3 @@ def test_inside_of_a_compiled_model_it_is_exact_and_saves_as_pytorchs_own(way):
     plain, its = run(*theirs, compiled=True, fullgraph=whole)
     assert all(map(torch.equal, found, plain)) and len(found) == len(plain)
     assert least * its <= nbytes <= most * its
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"debug": True}, "`debug=True` compares values"),
-        ({"policy": retape.torch.matrix_products}, "`policy` is a function"),
-    ],
-)
-def test_options_without_a_counterpart_are_refused_by_name(options, text):
-    def function(x):
-        return retape.torch.checkpoint(torch.sin, x, **options)
-
-    torch._dynamo.reset()
-    x = torch.ones(3, requires_grad=True)
-    with pytest.raises(retape.UnsupportedError, match=text):
-        torch.compile(function, backend="aot_eager")(x)
