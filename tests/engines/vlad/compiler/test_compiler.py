@@ -73,7 +73,9 @@ def test_the_checker_says_no_to_an_entry_that_is_none() -> None:
         forms.check(module)
 
 
-@pytest.mark.slow("gcc-None", "gcc-derivatives.cases", "gcc-vectors.cases")
+@pytest.mark.slow(
+    "gcc-None", "gcc-derivatives.cases", "gcc-forms.cases", "gcc-vectors.cases"
+)
 @pytest.mark.parametrize("file", [*FILES, None])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_c_compiles_without_a_warning(

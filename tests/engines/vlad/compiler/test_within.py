@@ -94,6 +94,7 @@ PROGRAMS: dict[str, tuple[Callable[[float, int], float], int]] = {
 }
 
 
+@pytest.mark.slow("rows of a matrix", "nested loops", "short arrays made in each step")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_run_takes_no_more_than_its_budget(name: str) -> None:
     function, n = PROGRAMS[name]
@@ -118,6 +119,7 @@ LONG = {
 """A function, its steps, and a budget that is below what all of its tape takes."""
 
 
+@pytest.mark.slow("a derivative within")
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_run_is_divided_to_keep_its_budget(name: str) -> None:
     function, n, budget = LONG[name]
