@@ -5,12 +5,11 @@ Values and gradients of costs are in the judges (`with_costs` and its like).
 
 import os
 
-import numpy as np
 import pytest
 
 import retape
-from tests.judges.core.programs import by_hand, formula, with_costs
-from tests.judges.core.test_plans import PLANS, STEPS, call, check
+from tests.judges.core.programs import formula, with_costs
+from tests.judges.core.test_plans import STEPS, call, check
 
 
 @pytest.fixture(autouse=True)
@@ -56,13 +55,6 @@ def test_states_since_the_last_snapshot_are_observed_again_by_the_next_process(
     else:
         assert seen == list(range(seen[0], STEPS + 1))
         assert seen[0] <= before[-1] + 1
-
-
-def test_a_cost_of_no_steps_is_that_of_the_start(tmp_path):
-    program = with_costs()
-    nothing = call(program, PLANS["snapshots"], "memory", tmp_path, steps=0)
-    assert nothing.cost == by_hand(program, 0)[1]
-    assert np.array_equal(nothing.cotangent, 2 * program.x0)
 
 
 def test_measured_memory_is_beside_a_prediction():

@@ -79,7 +79,6 @@ PLANS = {
     "tiers": (retape.tiers(memory=1, disk=2, stage=2), True),
 }
 DAMAGES = {
-    "none": lambda source, data: data,
     "empty": lambda source, data: b"" if source.random() < 0.2 else data,
     "cut": lambda source, data: (
         data[: source.randint(0, 200)] if source.random() < 0.5 else data

@@ -29,26 +29,6 @@ def test_the_toy_is_right_and_the_check_would_see_a_lie():
     assert by_hand(12) != by_hand(12, x0=4)
 
 
-@pytest.mark.parametrize("split", ["binomial", "bisection", "treeverse"])
-def test_results_are_exact_and_counts_are_the_prediction(split):
-    for n in LENGTHS:
-        for snapshots in (1, 3, 6):
-            for stage in (1, 4):
-                plan = retape.fixed_space(snapshots=snapshots, stage=stage, split=split)
-                machine = ToyMachine(n)
-                result, report = run(machine, plan)
-                counts = plan.predict(n).counts
-                assert result == by_hand(n)
-                assert machine.advanced == report.advances == counts.advances
-                assert machine.taped == report.taped == n
-                assert report.stores == counts.stores
-                assert report.restores == counts.restores
-                assert report.reverses == counts.reverses
-                assert report.peak_snapshots == counts.peak_snapshots
-                assert report.peak_bytes == 8 * counts.peak_snapshots
-                assert report.longest_stage == counts.longest_stage
-
-
 def test_an_unknown_length_costs_the_online_schedule_and_the_last_stage():
     for n in LENGTHS:
         for snapshots in (1, 2, 5):

@@ -13,7 +13,6 @@ from retape import (
     Tier,
     TieredStore,
 )
-from retape.driver import ToyMachine, run
 from retape.storage import AsyncStore, RemoteStore, measure
 
 LEVELS = (
@@ -53,15 +52,6 @@ def nested(path, near=None):
     near = MemoryStore(capacity=2) if near is None else near
     rest = TieredStore(MemoryStore(capacity=3), TieredStore(disk, far))
     return TieredStore(near, rest)
-
-
-def test_a_run_uses_the_tiers_of_its_plan():
-    machine = ToyMachine(29)
-    for levels in (LEVELS, LEVELS[:3], LEVELS[:1]):
-        outcome = run(ToyMachine(29), retape.tiers(levels=levels), tape_bytes=8)
-        assert outcome.result == machine.reverse(machine.start(), 29, None)
-        used = {name for name, each in outcome.report.tiers.items() if each.stores}
-        assert used and used <= {tier.name for tier in levels}
 
 
 def test_each_part_of_a_nested_store_has_its_tier(tmp_path):
@@ -144,10 +134,3 @@ def test_a_store_or_a_run_that_does_not_go_with_four_tiers_is_refused(tmp_path):
             seed=lambda x: x,
             plan=PLAN,
         )
-
-
-def test_integers_of_numpy_and_large_numbers():
-    near = Tier("device", np.int8(100), read=np.float32(0.5))
-    plan = retape.tiers(levels=(near, Tier("far", np.int64(10**12), 3, 3)))
-    assert plan.levels[0].snapshots == 100 and type(plan.levels[0].snapshots) is int
-    assert plan.predict(np.int32(40)).advances == 39

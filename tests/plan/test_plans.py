@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import retape
-from retape.schedule import Schedule
 from tests.schedule.numbers import beta, optimal_advances
 
 RECORDS = {
@@ -92,7 +91,7 @@ def test_within_is_the_best_of_all_plans_that_fit(n, w, r, extra):
     assert prediction.advances == best
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     st.integers(2, 10**6), st.integers(4, 30), st.integers(1, 60), st.integers(0, 9000)
 )
@@ -164,12 +163,6 @@ def test_bytes_are_read_exactly_and_written_rounded_up():
     assert retape.within("512 MiB").limit == 512 * 2**20
     assert retape.within("6MB").limit == 6 * 10**6
     assert retape.within("1.5 kb").limit == 1500
-
-
-def test_a_plan_is_comparable_data():
-    assert retape.fixed_space(snapshots=3) == retape.fixed_space(snapshots=3)
-    assert hash(retape.within("1 kB")) == hash(retape.within(1000))
-    assert retape.fixed_space(snapshots=3).schedule(9) == Schedule(9, 3)
 
 
 def test_a_prediction_reads_well():

@@ -3,7 +3,8 @@
 from math import comb
 
 import retape
-from retape.schedule import Advance, Restore, Schedule, Store
+from retape import BudgetError
+from retape.schedule import Advance, Chain, Restore, Schedule, Store
 
 
 def beta(d, t):
@@ -62,3 +63,12 @@ def spent(actions, tiers, forward=1):
             case Restore(_, _, name):
                 total += of[name].read
     return total
+
+
+def least_budget(states, tapes, keep_tapes=True):
+    """The bytes that a refusal names; a chain of no steps needs none."""
+    try:
+        Chain([1] * len(tapes), states, tapes, 0, keep_tapes=keep_tapes)
+    except BudgetError as refused:
+        return refused.least
+    return 0

@@ -63,8 +63,8 @@ def test_numpys_integers_are_as_good_as_pythons(kind):
     pairs = [
         (Schedule(n, s, kind(2)), Schedule(100, 3, 2)),
         (
-            Hierarchy(n, [Tier("a", s), Tier("b", kind(2))]),
-            Hierarchy(100, [Tier("a", 3), Tier("b", 2)]),
+            Hierarchy(n, [Tier("a", s, read=np.float32(0.5)), Tier("b", kind(2))]),
+            Hierarchy(100, [Tier("a", 3, read=0.5), Tier("b", 2)]),
         ),
         (Mixed(n, s), Mixed(100, 3)),
         (

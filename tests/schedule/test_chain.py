@@ -8,16 +8,7 @@ import pytest
 
 from retape import BudgetError
 from retape.schedule import Advance, Chain, replay
-from tests.schedule.numbers import optimal_advances
-
-
-def least_budget(states, tapes, keep_tapes=True):
-    """The bytes that a refusal names; a chain of no steps needs none."""
-    try:
-        Chain([1] * len(tapes), states, tapes, 0, keep_tapes=keep_tapes)
-    except BudgetError as refused:
-        return refused.least
-    return 0
+from tests.schedule.numbers import least_budget, optimal_advances
 
 
 def cheapest(forward, states, tapes, budget, kept=True):

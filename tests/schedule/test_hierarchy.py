@@ -57,6 +57,7 @@ def test_costs_at_the_end_of_numbers():
     assert Hierarchy(40, of((1, 1, 1), (2, 3, 3)), StepCosts(0)).cost() == 120 + 0
 
 
+@pytest.mark.slow("3-90")
 @pytest.mark.parametrize(("memory", "disk"), [(5, 10), (20, 50), (3, 90)])
 def test_a_thousand_stages_of_two_tiers_are_exact(memory, disk):
     schedule = Hierarchy(1000, two(memory, disk, 2, 2))

@@ -154,7 +154,7 @@ def test_doubling_writes_little():
 def test_the_stages_that_are_passed_over_change_nothing(snapshots, placement):
     asked = OnlineBinomial(snapshots, 1, placement).begin()
     passing, p = OnlineBinomial(snapshots, 1, placement).begin(), 0
-    for n in range(1, 500):
+    for n in range(1, 250):
         # Asked about stages 0, ..., n - 2.
         while (p := passing.next_change(p, n - 1)) < n - 1:
             passing, _ = passing.place(p)

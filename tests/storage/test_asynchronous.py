@@ -66,19 +66,6 @@ def call(store, plan, make=programs.in_place, n=80):
     return found
 
 
-@pytest.mark.parametrize("plan", PLANS)
-def test_the_bits_and_counts_are_those_of_a_run_in_memory(tmp_path, plan):
-    whole = call(MemoryStore(), plan, programs.taped)
-    disk = AsyncStore(DiskStore(tmp_path / "disk", every=0))
-    parts = TieredStore(
-        MemoryStore(capacity=1), AsyncStore(DiskStore(tmp_path / "tiered", every=0))
-    )
-    for store in (disk, parts):
-        found = call(store, plan, programs.taped)
-        assert found.cotangent.tobytes() == whole.cotangent.tobytes()
-        assert found.report == whole.report  # Counts and bytes, the peak among them.
-
-
 def test_a_write_does_not_keep_the_program_waiting(tmp_path):
     inner = Gated(tmp_path)
     store = opened(AsyncStore(inner, buffer=250))

@@ -224,13 +224,6 @@ def test_a_forked_child_neither_uses_a_store_nor_keeps_its_lock(tmp_path):
     assert done.stdout.endswith("\n[]\n")
 
 
-def test_an_open_store_is_not_opened_again(disk):
-    with pytest.raises(StoreError, match="is in use by another run of this store"):
-        disk.open("test")
-    disk.close()
-    disk.open("test")
-
-
 # Runs. ----------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, TieredStore
 from retape.storage import CodecStore, ZarrStore, fingerprint, tree_nbytes
+from tests.judges.pairwise import dealt
 from tests.storage.files import WAYS, written
 
 jax = pytest.importorskip("jax")
@@ -105,8 +106,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("where", PLACES)
-@pytest.mark.parametrize("step", [compiled, donating])
+@pytest.mark.parametrize(("step", "where"), dealt([compiled, donating], list(PLACES)))
 def test_runs(step, where, reference, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda handle: None)
     x0 = start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
@@ -126,7 +125,6 @@ def test_what_ends_with_it(tmp_path):
         begun(program, PLANS["space"], store)
     assert store.nbytes > 0
     del run  # A point that a line search has passed by.
-    gc.collect()
     assert store.nbytes == 0
     run = begun(program, PLANS["space"], store)
     run.close()
