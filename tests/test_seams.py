@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tests.sources import parsed, statements
+from tests.sources import parsed, statements, without_collector
 
 ROOT = Path(__file__).resolve().parent
 MOST_IMPORTS = 60
@@ -162,9 +162,11 @@ def aliases(tree: ast.AST) -> dict[str, str]:
 
 @cache
 def programs() -> dict[str, ast.AST]:
-    return {
-        str(path.relative_to(ROOT)): parsed(path) for path in sorted(ROOT.rglob("*.py"))
-    }
+    with without_collector():
+        return {
+            str(path.relative_to(ROOT)): parsed(path)
+            for path in sorted(ROOT.rglob("*.py"))
+        }
 
 
 def through(seams: Iterable[str], name: str) -> bool:
