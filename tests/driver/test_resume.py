@@ -21,9 +21,6 @@ from tests.judges.core.test_plans import call, check
 
 ROOT = Path(__file__).parents[2]
 
-FINISHED = ["lock", "record-before.npz", "record.npz"]
-"""The files of a run that is done."""
-
 
 class Crash(Exception):
     """Stands for the end of a process."""
@@ -32,11 +29,13 @@ class Crash(Exception):
 class Fragile(ToyMachine):
     """A toy that crashes after a number of calls."""
 
-    calls = 0
+    def __init__(self, steps, calls, **options):
+        super().__init__(steps, **options)
+        self.calls = calls
 
     def _tick(self):
-        Fragile.calls -= 1
-        if Fragile.calls < 0:
+        self.calls -= 1
+        if self.calls < 0:
             raise Crash
 
     def advance(self, capsule, steps):
@@ -52,20 +51,6 @@ class Fragile(ToyMachine):
         return super().tape(capsule, steps)
 
 
-def until_done(path, machine, plan, calls, tiered=False, between=lambda: None):
-    """Run, crash, run again ... and how often it crashed."""
-    for crashes in range(400):
-        Fragile.calls = calls()
-        store = toys_at(path)
-        if tiered:
-            store = TieredStore(MemoryStore(capacity=1), store)
-        try:
-            return run(machine(), plan, store=store), crashes
-        except Crash:
-            between()
-    raise AssertionError("no progress between crashes")
-
-
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch):
     # What is tested here survives in the page cache; flushing it is only slow.
@@ -78,43 +63,6 @@ PLANS = {
     "tapes": (retape.fixed_space(snapshots=4, store={"state", "tape"}), True),
     "tiers": (retape.tiers(memory=1, disk=2, stage=2), True),
 }
-DAMAGES = {
-    "empty": lambda source, data: b"" if source.random() < 0.2 else data,
-    "cut": lambda source, data: (
-        data[: source.randint(0, 200)] if source.random() < 0.5 else data
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "damage", "tiered"),
-    [
-        (kind, damage, (i + j) % 2 == 0)
-        for i, kind in enumerate(PLANS)
-        for j, damage in enumerate(DAMAGES)
-    ],
-)
-def test_a_run_that_crashes_often_gives_the_same_result(
-    tmp_path, seeded, kind, damage, tiered
-):
-    """What is damaged in between is made again from what is whole."""
-    plan, known = PLANS[kind]
-
-    def between():
-        for file in [*tmp_path.glob("tape-*.npz"), *tmp_path.glob("step-*.npz")]:
-            file.write_bytes(DAMAGES[damage](seeded, file.read_bytes()))
-
-    outcome, crashes = until_done(
-        tmp_path,
-        lambda: Fragile(41, tells_length=known),
-        plan,
-        lambda: seeded.randint(8, 30),
-        tiered,
-        between,
-    )
-    assert outcome.result == by_itself(41)
-    assert crashes > 0 and outcome.report.resumed
-    assert sorted(os.listdir(tmp_path)) == FINISHED
 
 
 @pytest.mark.slow("tapes", "unknown", "known")
@@ -190,21 +138,6 @@ def test_what_is_damaged_during_the_run_is_made_again_and_counted(
     assert outcome.report.repaired == repaired
 
 
-def test_a_finished_run_is_run_again_unless_its_result_is_asked_for(tmp_path):
-    plan, machine = retape.fixed_space(snapshots=2), ToyMachine(30)
-    first = run(ToyMachine(30), plan, store=toys_at(tmp_path))
-    again = run(machine, plan, store=toys_at(tmp_path), reuse=True)
-    said = "30 steps: an earlier process had done it all, and"
-    assert again.result == first.result and str(again.report).startswith(said)
-    assert (machine.advanced, machine.taped) == (0, 0)
-    report = again.report
-    assert (report.reverses, report.taped, report.resumed) == (0, 0, True)
-    assert run(machine, plan, store=toys_at(tmp_path)).result == first.result
-    assert machine.taped == 30
-    # What was begun anew leaves nothing of the run before.
-    assert sorted(os.listdir(tmp_path)) == FINISHED
-
-
 def test_what_was_in_memory_is_rebuilt_in_one_pass_which_is_foreseen(tmp_path):
     """Where snapshots were lost, the total grows, and the bar still ends at its end."""
 
@@ -229,30 +162,6 @@ def test_what_was_in_memory_is_rebuilt_in_one_pass_which_is_foreseen(tmp_path):
     assert all(one.done <= one.total for one in seen)
 
 
-class Other(Fragile):
-    """Another machine, by its name."""
-
-
-@pytest.mark.parametrize(
-    ("kind", "snapshots", "label", "said"),
-    [
-        (Fragile, 3, "", "another run, `Fragile under retape.fix"),
-        (Fragile, 2, "mine", "and this one is `mine under"),
-        (Other, 2, "", "and this one is `Other under"),
-    ],
-)
-def test_another_plan_machine_or_label_is_refused(
-    tmp_path, kind, snapshots, label, said
-):
-    Fragile.calls = 12
-    with pytest.raises(Crash):
-        run(Fragile(40), retape.fixed_space(snapshots=2), store=toys_at(tmp_path))
-    Fragile.calls = Other.calls = 1000
-    plan, other = retape.fixed_space(snapshots=snapshots), {"label": label or None}
-    with pytest.raises(StoreError, match=said):
-        run(kind(40), plan, store=toys_at(tmp_path), **other)
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -264,23 +173,19 @@ def test_another_plan_machine_or_label_is_refused(
     ids=["tiers", "list", "iterator", "schedule"],
 )
 def test_schedules_given_directly_are_taken_up_again(tmp_path, make):
-    Fragile.calls = 50
     with pytest.raises(Crash):
-        run(Fragile(60), make(), store=toys_at(tmp_path))
-    Fragile.calls = 10_000
-    outcome = run(Fragile(60), make(), store=toys_at(tmp_path))
+        run(Fragile(60, 50), make(), store=toys_at(tmp_path), label="it")
+    outcome = run(ToyMachine(60), make(), store=toys_at(tmp_path), label="it")
     assert outcome.result == by_itself(60)
     assert outcome.report.resumed and outcome.report.taped < 60
 
 
 def test_a_machine_that_changed_its_length_is_refused(tmp_path):
     plan = retape.fixed_space(snapshots=2)
-    Fragile.calls = 25
     with pytest.raises(Crash):
-        run(Fragile(40), plan, store=toys_at(tmp_path))
-    Fragile.calls = 1000
+        run(Fragile(40, 25), plan, store=toys_at(tmp_path), label="it")
     with pytest.raises(MachineError, match="no stage of this plan ends there"):
-        run(Fragile(12), plan, store=toys_at(tmp_path))
+        run(ToyMachine(12), plan, store=toys_at(tmp_path), label="it")
 
 
 def test_ctrl_c_is_recorded_and_taken_up_again(tmp_path):
@@ -323,12 +228,11 @@ def test_ctrl_c_while_a_cotangent_is_changed_in_place(tmp_path, interrupted):
 def test_a_progress_that_resumes_goes_on_where_it_was(tmp_path, known):
     """Also of a run whose length is known by now."""
     plan, seen = retape.fixed_space(snapshots=3, stage=2), []
-    Fragile.calls = 45
     with pytest.raises(Crash):
-        run(Fragile(40, tells_length=known), plan, store=toys_at(tmp_path))
-    Fragile.calls = 1000
-    machine = Fragile(40, tells_length=known)
-    run(machine, plan, store=toys_at(tmp_path), progress=seen.append)
+        machine = Fragile(40, 45, tells_length=known)
+        run(machine, plan, store=toys_at(tmp_path), label="it")
+    machine = ToyMachine(40, tells_length=known)
+    run(machine, plan, store=toys_at(tmp_path), label="it", progress=seen.append)
     assert seen[0].done > 40 and seen[0].length == 40
     assert seen[-1].done == seen[-1].total
     assert not known or seen[-1].total == plan.predict(40).advances + 40

@@ -44,7 +44,6 @@ class Gated(DiskStore):
 
 PLANS = {
     "states": retape.fixed_space(snapshots=4, stage=3),
-    "tapes": retape.fixed_space(snapshots=4, store={"state", "tape"}),
     "tiers": retape.tiers(memory=2, disk=3, stage=2),
 }
 
