@@ -17,9 +17,8 @@ import jax
 from jax import lax
 from jax.extend import core
 
-from retape.engines.jaxpr.calls._placed_budget import made_again
 from retape.engines.jaxpr.calls._rerun import Rerun
-from retape.engines.jaxpr.jaxprs._provenance import ORIGINS
+from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Origin
 from retape.engines.jaxpr.jaxprs._target import is_gpu, platform
 from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._options import Loops
@@ -31,13 +30,13 @@ def platform_loops() -> Loops | None:
 
 
 def device_form(
-    jaxpr: core.ClosedJaxpr, sweep_program: Callable[..., core.ClosedJaxpr]
+    jaxpr: core.ClosedJaxpr, make: Callable[[Origin], core.ClosedJaxpr]
 ) -> core.ClosedJaxpr | None:
     """The sweep in the device's form; `None` if it is no sweep, or its form was asked.
 
     Args:
         jaxpr: The program that is lowered.
-        sweep_program: What makes a sweep.
+        make: What makes the sweep again, by another plan.
     """
     origin = ORIGINS.get(jaxpr)
     if origin is None or isinstance(origin.plan, Rerun):
@@ -45,9 +44,7 @@ def device_form(
     plan = origin.plan or default_plan()
     if plan.loops is not None:
         return None
-    plan = replace(plan, loops="device")
-    program = sweep_program(origin.primal, origin.active, plan)
-    return made_again(origin, jaxpr, program)
+    return make(origin._replace(plan=replace(plan, loops="device")))
 
 
 def by_platform(

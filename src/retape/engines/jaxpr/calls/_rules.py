@@ -27,7 +27,7 @@ from retape.engines.jaxpr.analysis._activity import differentiable, propagate, w
 from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._mlir_lowering import evaluate_call, lower, lower_on_cpu
-from retape.engines.jaxpr.calls._placed_budget import may_be_spread, placed
+from retape.engines.jaxpr.calls._placed_budget import made_again, may_be_spread, placed
 from retape.engines.jaxpr.calls._platform_form import (
     by_platform,
     device_form,
@@ -46,7 +46,7 @@ from retape.engines.jaxpr.jaxprs._provenance import (
     narrowed,
 )
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
-from retape.engines.jaxpr.jaxprs._target import is_gpu
+from retape.engines.jaxpr.jaxprs._target import is_gpu, platform
 from retape.engines.jaxpr.primitives._call import call_p, linear_p
 from retape.engines.jaxpr.sizing._choose_settings import compile_for_plan
 from retape.engines.jaxpr.sweep._sweep_program import traced_sweep
@@ -105,7 +105,9 @@ def hoisted_sweep(
     if not isinstance(plan, Rerun):
         # Before the look-up: an equal function is warned, too.
         warn_of_hidden_tapes(jaxpr, active)
-    later = plan is not None and plan.budget is not None and may_be_spread(jaxpr)
+    # For a GPU the form is only known in lowering: it may be exported for others, too.
+    later = may_be_spread(jaxpr) or is_gpu(platform())
+    later = later and plan is not None and plan.budget is not None
     program, consts = hoist(sweep_program(jaxpr, active, plan, provisional=later))
     avals = tuple(program.in_avals)
     every = (True,) * len(avals), (True,) * len(program.out_avals)
@@ -119,18 +121,27 @@ def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     One rule for all platforms: JAX fails on a primitive with several that is lowered in
     place for several platforms at once.
     """
-    source, origin = jaxpr, ORIGINS.get(jaxpr)
-    if origin is not None and origin.provisional:
-        jaxpr = placed(origin, jaxpr, context, values, sweep_program)
+    origin = ORIGINS.get(jaxpr)
+
+    def made(origin: Origin) -> core.ClosedJaxpr:
+        if origin.provisional:
+            return placed(origin, jaxpr, context, values, sweep_program)
+        program = sweep_program(origin.primal, origin.active, origin.plan)
+        return made_again(origin, jaxpr, program)
+
     platforms = tuple(context.module_context.platforms)
-    on_gpu = any(map(is_gpu, platforms))
-    device = device_form(source, sweep_program) if on_gpu else None
-    if device is not None:
-        jaxpr = by_platform(jaxpr, device, platforms)
-    elif origin is None:
-        jaxpr = forward_form(jaxpr, params["plan"], platforms)
+    gpus = list(filter(is_gpu, platforms))
+    device = device_form(jaxpr, made) if gpus else None
+    if device is not None and len(gpus) == len(platforms):
+        chosen = device  # a budget is fitted once, for the form that is run
+    else:
+        chosen = made(origin) if origin is not None and origin.provisional else jaxpr
+        if device is not None:
+            chosen = by_platform(chosen, device, platforms)
+        elif origin is None:
+            chosen = forward_form(chosen, params["plan"], platforms)
     rule = lower_on_cpu if platforms == ("cpu",) else lower
-    return rule(context, *values, jaxpr=jaxpr, **params)
+    return rule(context, *values, jaxpr=chosen, **params)
 
 
 @cached(256)
