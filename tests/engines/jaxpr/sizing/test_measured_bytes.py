@@ -97,6 +97,23 @@ def test_the_least_budget_that_an_error_names_is_enough(fun: Any) -> None:
         jax.eval_shape(gradient(least - 1), X)
 
 
+@pytest.mark.parametrize("fun", [short, pytest.param(halved, marks=pytest.mark.slow)])
+def test_budgets_of_the_form_of_a_gpu_are_held_from_the_least_on(fun: Any) -> None:
+    """By what this machine's compiler reports of it."""
+
+    def bytes_by(plan: retape.Plan) -> int:
+        return taken(retape.jax.grad(fun, plan=plan, loops="device"), X)
+
+    with pytest.raises(retape.BudgetError) as raised:
+        bytes_by(retape.within(1))
+    least = raised.value.least
+    assert least
+    plans = [retape.fixed_space(snapshots=d, stage=1) for d in (1, 2)]
+    assert least <= 1.05 * min(map(bytes_by, plans))
+    for budget in (least, 3 * least):
+        assert bytes_by(retape.within(budget)) <= budget
+
+
 @pytest.mark.slow
 def test_a_short_loop_is_divided_where_its_residuals_do_not_fit() -> None:
     # 400 kB of residuals: with memory to spare one operation that stores them all.

@@ -48,7 +48,7 @@ def forward_form(
     if not asked or isinstance(plan, Rerun) or ORIGINS.get(jaxpr) is not None:
         return jaxpr
     found = _in_chunks(jaxpr)
-    return found if loops == "device" else by_platform(jaxpr, found, platforms)
+    return found if loops == "device" else by_platform(lambda: jaxpr, found, platforms)
 
 
 @cached(64)

@@ -47,15 +47,36 @@ def device_form(
     return make(origin._replace(plan=replace(plan, loops="device")))
 
 
+def sweep_form(
+    jaxpr: core.ClosedJaxpr,
+    make: Callable[[Origin], core.ClosedJaxpr],
+    platforms: Sequence[str],
+) -> core.ClosedJaxpr:
+    """The form of a sweep that a lowering to these platforms takes.
+
+    Only that which is run is made: a budget is fitted by compiling.
+    """
+    origin = ORIGINS[jaxpr]
+
+    def host() -> core.ClosedJaxpr:
+        return make(origin) if origin.provisional else jaxpr
+
+    device = device_form(jaxpr, make) if any(map(is_gpu, platforms)) else None
+    return host() if device is None else by_platform(host, device, platforms)
+
+
 def by_platform(
-    host: core.ClosedJaxpr, device: core.ClosedJaxpr, platforms: Sequence[str]
+    make_host: Callable[[], core.ClosedJaxpr],
+    device: core.ClosedJaxpr,
+    platforms: Sequence[str],
 ) -> core.ClosedJaxpr:
     """The form that a lowering to these platforms takes; both, where they differ."""
     gpus = list(filter(is_gpu, platforms))
-    if device is host or not gpus:
-        return host
     if len(gpus) == len(platforms):
         return device
+    host = make_host()
+    if device is host or not gpus:
+        return host
 
     def run(*values: Any) -> Any:
         forms = dict.fromkeys(gpus, core.jaxpr_as_fun(device))

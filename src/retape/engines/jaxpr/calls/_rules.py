@@ -28,10 +28,7 @@ from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._mlir_lowering import evaluate_call, lower, lower_on_cpu
 from retape.engines.jaxpr.calls._placed_budget import made_again, may_be_spread, placed
-from retape.engines.jaxpr.calls._platform_form import (
-    by_platform,
-    device_form,
-)
+from retape.engines.jaxpr.calls._platform_form import sweep_form
 from retape.engines.jaxpr.calls._rerun import Rerun, flows_back, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded
 from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
@@ -105,14 +102,20 @@ def hoisted_sweep(
     if not isinstance(plan, Rerun):
         # Before the look-up: an equal function is warned, too.
         warn_of_hidden_tapes(jaxpr, active)
+    budgeted = plan is not None and plan.budget is not None
     # For a GPU the form is only known in lowering: it may be exported for others, too.
-    later = may_be_spread(jaxpr) or is_gpu(platform())
-    later = later and plan is not None and plan.budget is not None
+    later = budgeted and (is_gpu(platform()) or may_be_spread(jaxpr))
     program, consts = hoist(sweep_program(jaxpr, active, plan, provisional=later))
     avals = tuple(program.in_avals)
     every = (True,) * len(avals), (True,) * len(program.out_avals)
     ORIGINS[program] = Origin(jaxpr, active, plan, avals, *every, provisional=later)
     return program, consts
+
+
+def swept_again(jaxpr: core.ClosedJaxpr, origin: Origin) -> core.ClosedJaxpr:
+    """A sweep made anew, by the plan of an origin."""
+    program = sweep_program(origin.primal, origin.active, origin.plan)
+    return made_again(origin, jaxpr, program)
 
 
 def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
@@ -121,25 +124,17 @@ def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     One rule for all platforms: JAX fails on a primitive with several that is lowered in
     place for several platforms at once.
     """
-    origin = ORIGINS.get(jaxpr)
 
     def made(origin: Origin) -> core.ClosedJaxpr:
         if origin.provisional:
             return placed(origin, jaxpr, context, values, sweep_program)
-        program = sweep_program(origin.primal, origin.active, origin.plan)
-        return made_again(origin, jaxpr, program)
+        return swept_again(jaxpr, origin)
 
     platforms = tuple(context.module_context.platforms)
-    gpus = list(filter(is_gpu, platforms))
-    device = device_form(jaxpr, made) if gpus else None
-    if device is not None and len(gpus) == len(platforms):
-        chosen = device  # a budget is fitted once, for the form that is run
+    if jaxpr in ORIGINS:
+        chosen = sweep_form(jaxpr, made, platforms)
     else:
-        chosen = made(origin) if origin is not None and origin.provisional else jaxpr
-        if device is not None:
-            chosen = by_platform(chosen, device, platforms)
-        elif origin is None:
-            chosen = forward_form(chosen, params["plan"], platforms)
+        chosen = forward_form(jaxpr, params["plan"], platforms)
     rule = lower_on_cpu if platforms == ("cpu",) else lower
     return rule(context, *values, jaxpr=chosen, **params)
 

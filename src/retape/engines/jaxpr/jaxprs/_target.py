@@ -40,12 +40,12 @@ class Target:
         return f"<{self.title}>"
 
 
+_GPUS = frozenset({"cuda", "rocm", "gpu", "oneapi"})
+"""Platforms whose host waits for what decides a loop."""
+
 _TARGET: Any = new_setting(
     "retape_target", "The described device that programs are compiled for."
 )
-
-
-_GPUS = frozenset({"cuda", "rocm", "gpu", "oneapi"})
 
 
 def target() -> Target | None:

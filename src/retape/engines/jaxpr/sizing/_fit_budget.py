@@ -6,13 +6,12 @@ taken at its word on a CPU, where these estimates are from above. Any other is c
 in the form that is run, and what the compiler reports is what counts:
 
     less than the budget     as many snapshots more as there is room for    1 more
-    more than the budget     as many less                                   1 more
-    still more               the candidate of least estimate, one snapshot  1 more
-    nothing estimated fits   that one and the program in whole blocks, then the
-                             ordinary derivative                            3 in all
+    more than the budget     as many less; what estimates as wrong allow    2 more
+    still more               one snapshot: the program in whole blocks, and
+                             the candidate of least estimate                2 more
+    nothing estimated fits   these two, then the ordinary derivative        3 in all
 
-So a budget costs three compilations at most, and a refusal no more. What a candidate
-takes is remembered, for the next budget of the same program.
+What a candidate takes is remembered, for the next budget of the same program.
 
 Where arguments are spread over devices the budget is for each of them. Estimates are of
 the whole program, so they are divided by how much less of the arguments is on each
@@ -254,9 +253,9 @@ class BudgetSearch:
         """
         found = self.single_snapshots()
         whole = [c for c in found if c.compiled is self.whole]
-        least = [min(each, key=lambda c: c.least) for each in (whole, found) if each]
-        pairs = [(c.compiled, c.settings) for c in least]
-        return pairs if len(pairs) == 1 or pairs[0] != pairs[1] else pairs[:1]
+        first, least = (min(each, key=lambda c: c.least) for each in (whole, found))
+        both = [first] if first is least else [first, least]
+        return [(c.compiled, c.settings) for c in both]
 
     def single_snapshots(self) -> list[Infeasible]:
         """All candidates with stages of one step and one snapshot."""

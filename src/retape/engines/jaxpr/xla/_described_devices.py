@@ -97,7 +97,7 @@ class Tpu(NamedTuple):
 
 
 TPUS = {"v5e": Tpu("TPU v5e", "v5e:2x2x1", "v5litepod-4", 16_911_433_728)}
-""""Ran out of memory on HBM, ... exceeds available HBM (15.75G)" (libtpu 0.0.42)."""
+"""The room is what libtpu 0.0.42 names: "exceeds available HBM (15.75G)"."""
 
 _TPU_LIBRARY = "libtpu/libtpu.so"
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._caches import forgotten
 from retape.engines.jaxpr.jaxprs._target import is_gpu, platform, target
 from retape.engines.jaxpr.xla._ahead_of_time import aot_lower, compiled
@@ -89,10 +90,9 @@ def _compiled_report(lowered: jax.stages.Lowered) -> MemoryReport | None:
         if said is None or target() is None:
             raise
         temp = round(float(said[1]) * _UNITS[said[2]])
-        types = [*jax.tree.leaves(lowered.in_avals), *jax.tree.leaves(lowered.out_info)]
-        ins = len(jax.tree.leaves(lowered.in_avals))
-        sizes = [t.size * t.dtype.itemsize for t in types]
-        return MemoryReport(temp, sum(sizes[:ins]), sum(sizes[ins:]))
+        ends = map(jax.tree.leaves, (lowered.in_avals, lowered.out_info))
+        arguments, results = (sum(map(nbytes, each)) for each in ends)
+        return MemoryReport(temp, arguments, results)
 
 
 def _reported(program: jax.stages.Compiled) -> MemoryReport | None:

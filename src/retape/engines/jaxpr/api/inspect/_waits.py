@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +13,9 @@ from retape.engines.jaxpr.analysis._host_waits import counted
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_options import check_callable
 from retape.engines.jaxpr.calls._forward_form import forward_form
-from retape.engines.jaxpr.calls._placed_budget import made_again
 from retape.engines.jaxpr.calls._platform_form import device_form
-from retape.engines.jaxpr.calls._rules import sweep_program
+from retape.engines.jaxpr.calls._rules import swept_again
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
-from retape.engines.jaxpr.jaxprs._provenance import Origin
 from retape.engines.jaxpr.primitives._call import call_p, linear_p
 
 
@@ -75,11 +74,5 @@ def on_gpu(eqn: core.JaxprEqn) -> core.ClosedJaxpr | None:
     body = callee(eqn)
     if body is None or eqn.primitive not in (call_p, linear_p):
         return body
-
-    def made(origin: Origin) -> core.ClosedJaxpr:
-        return made_again(
-            origin, body, sweep_program(origin.primal, origin.active, origin.plan)
-        )
-
-    device = device_form(body, made)
+    device = device_form(body, partial(swept_again, body))
     return device or forward_form(body, eqn.params["plan"], ["cuda"])

@@ -72,14 +72,16 @@ class _Layout(NamedTuple):
 
     Attributes:
         request: What a call is made with, and where it is.
+        looks: Those.
         tokens: How many.
         total: The arguments' reals.
         kept: Where these stand; `None` where they are too many to be kept.
-        are_numbers: Whether each argument is one.
+        are_numbers: Whether each argument is one, and they are kept.
     """
 
     request: Request
     place: Any
+    looks: tuple[Look, ...]
     tokens: int
     total: int
     kept: _Row | None
@@ -108,7 +110,7 @@ class LeafCall:
 
         It raises a `RunError` if the program stops with a fault.
         """
-        return functools.partial(self._call, self._layout(looks), looks)
+        return functools.partial(self._call, self._layout(looks))
 
     def _layout(self, looks: tuple[Look, ...]) -> _Layout:
         """What the runtime is told of arguments that look so."""
@@ -125,27 +127,24 @@ class LeafCall:
         kept = _Row(looks, self._row) if total <= _ROOM else None
         if kept is not None:
             request.reals = kept.at
-        numbers = all(look is float or look is int for look in looks)
+        numbers = kept is not None and all(look in (float, int) for look in looks)
         place = ctypes.byref(request)
-        return _Layout(request, place, len(tokens), total, kept, numbers)
+        return _Layout(request, place, looks, len(tokens), total, kept, numbers)
 
-    def _call(
-        self, layout: _Layout, looks: tuple[Look, ...], arguments: tuple[Any, ...]
-    ) -> Value:
+    def _call(self, layout: _Layout, arguments: tuple[Any, ...]) -> Value:
         self.native.enter()
-        request, place, tokens, total, kept, are_numbers = layout
+        request, place, looks, tokens, total, kept, are_numbers = layout
+        if kept is None:
+            kept = _Row(looks, load_numpy().empty(total))
+            request.reals = kept.at
         if are_numbers:
             self._cells[:total] = arguments
         else:
-            if kept is None:
-                kept = _Row(looks, load_numpy().empty(total))
-                request.reals = kept.at
             kept.put(arguments)
         if self._run(place):
             request.a = tokens  # a fault may have come in between
             self.native.fail()
-        row = self._row if kept is None else kept.row
-        return self._given(request, row)
+        return self._given(request, kept.row)
 
     def _given(self, request: Request, row: Any) -> Value:
         """The value that the runtime has exported."""
