@@ -9,7 +9,7 @@ import pytest
 
 import retape
 from retape import DiskStore, PlanError, SnapshotError, StoreError
-from retape.storage import AsyncStore, RankStore, Record
+from retape.storage import AsyncStore, Place, RankStore, Record
 
 SCRIPT = Path(__file__).with_name("ranked.py")
 
@@ -118,12 +118,12 @@ def test_a_rank_that_is_ahead_goes_back_to_the_record_before(tmp_path):
     store.close()
     # No record is left in common: all go on from the snapshots that they have.
     store, _ = opened(tmp_path)
-    store.put(3, 0, "disk", 1.5, 8)
+    store.put(Place(3, 0, "disk"), 1.5, 8)
     store.close()
     with pytest.warns(retape.RetapeWarning, match="no record in common"):
         store, record = opened(tmp_path, of_size(3, (False, 0, False)))
     assert record is None and store.steps() == {3}
-    assert store.get(3, 0, "disk") == 1.5
+    assert store.get(Place(3, 0, "disk")) == 1.5
     store.close()
     store, record = opened(tmp_path)
     assert record is not None and record.left is None and store.steps() == {3}
@@ -147,11 +147,11 @@ def instead(silence):
 
 
 def get_third(store):
-    return store.get(3, 0, "disk")
+    return store.get(Place(3, 0, "disk"))
 
 
 def put_fifth(store):
-    store.put(5, 1, "disk", 2.5, 8)
+    store.put(Place(5, 1, "disk"), 2.5, 8)
 
 
 def record_thirty(store):
@@ -170,7 +170,7 @@ def record_thirty(store):
 )
 def test_what_one_rank_cannot_do_none_does(tmp_path, does, other, said):
     store, _ = opened(tmp_path)
-    store.put(3, 0, "disk", 1.5, 8)
+    store.put(Place(3, 0, "disk"), 1.5, 8)
     store.comm.other = other
     kind = SnapshotError if "could not read" in said else StoreError
     with pytest.raises(kind, match=said):
@@ -180,7 +180,7 @@ def test_what_one_rank_cannot_do_none_does(tmp_path, does, other, said):
 
 def test_what_all_have_and_the_largest_is_what_counts(tmp_path):
     store, _ = opened(tmp_path)
-    store.put(3, 0, "disk", 1.5, 8)
+    store.put(Place(3, 0, "disk"), 1.5, 8)
     store.comm.other = lambda mine: {3, 9} if isinstance(mine, set) else mine
     assert store.steps() == {3}
     for other in (80, None):
@@ -208,9 +208,9 @@ def test_a_rank_may_write_in_the_background(tmp_path, monkeypatch):
         raise StoreError("disk full")
 
     monkeypatch.setattr(AsyncStore, "drop", full)
-    store.drop(3, 0, "disk")
+    store.drop(Place(3, 0, "disk"))
     with pytest.raises(StoreError, match="disk full"):
-        store.get(2, 0, "disk")
+        store.get(Place(2, 0, "disk"))
     store.close()
     behind = Played(of_size(3, (True, -30, True)))
     store = RankStore(AsyncStore(DiskStore(tmp_path)), behind)

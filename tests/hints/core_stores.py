@@ -8,7 +8,7 @@ import numpy as np
 
 import retape
 from retape import DiskStore, MemoryStore, Tier, TieredStore
-from retape.storage import AsyncStore, CodecStore, RankStore, bounded, copy_tree
+from retape.storage import AsyncStore, CodecStore, Place, RankStore, bounded, copy_tree
 from tests.hints.core_runs import SQUARE, KnownPair, Pair, adjoint, one
 from tests.hints.processes import alone
 from tests.hints.rows import rows, without
@@ -98,14 +98,14 @@ def put(folder):
     registered()
     store = retape.DiskStore(folder)
     store.open("a run")
-    store.put(0, 0, "disk", Pair(1.0, 2.0), 16)
+    store.put(retape.storage.Place(0, 0, "disk"), Pair(1.0, 2.0), 16)
     store.close()
 
 def get(folder):
     store = retape.DiskStore(folder)
     store.open("a run")
     try:
-        print(store.get(0, 0, "disk").b)
+        print(store.get(retape.storage.Place(0, 0, "disk")).b)
     except retape.RetapeError as error:
         print(error)
 
@@ -263,8 +263,8 @@ def of_doubles(folder: Any, within: Any) -> Any:
     store.open("a run")
     try:
         with jax.enable_x64(True):
-            store.put(0, 0, "disk", jnp.ones(2), 16)
+            store.put(Place(0, 0, "disk"), jnp.ones(2), 16)
         with within:
-            return store.get(0, 0, "disk")
+            return store.get(Place(0, 0, "disk"))
     finally:
         store.close()

@@ -13,7 +13,7 @@ from retape import (
     Tier,
     TieredStore,
 )
-from retape.storage import AsyncStore, RemoteStore, measure
+from retape.storage import AsyncStore, Place, RemoteStore, measure
 
 LEVELS = (
     Tier("device", 2),
@@ -87,12 +87,12 @@ def test_what_is_in_both_memories_is_written_before_a_run_ends(tmp_path):
     store = nested(tmp_path)
     store.open("a run")
     store.name_tiers(("device", "host", "disk", "remote"))
-    store.put(1, 0, "device", 1.5, 8)
-    store.disk.put(2, 0, "host", 2.5, 8)
-    store._place["host", 0] = True
+    store.put(Place(1, 0, "device"), 1.5, 8)
+    store.disk.put(Place(2, 0, "host"), 2.5, 8)
+    store._is_far["host", 0] = True
     assert store.steps() == set()
-    assert store.save(1, 0, "device", 8) and store.save(2, 0, "host", 8)
-    assert store.steps() == {1, 2} and not store.save(2, 0, "host", 8)
+    assert store.save(Place(1, 0, "device"), 8) and store.save(Place(2, 0, "host"), 8)
+    assert store.steps() == {1, 2} and not store.save(Place(2, 0, "host"), 8)
     assert not len(store.memory) and not len(store.disk.memory)
     store.close()
 

@@ -4,7 +4,7 @@ from itertools import count
 
 import fsspec
 
-from retape.storage import RemoteStore, copy_tree
+from retape.storage import Place, RemoteStore, copy_tree
 
 _places = count()
 
@@ -14,13 +14,13 @@ def written(value):
     folder = f"/files/{next(_places)}"
     store = RemoteStore(f"memory://{folder}")
     store.open("a test")
-    store.put(0, 0, "disk", value, 8)
+    store.put(Place(0, 0, "disk"), value, 8)
     return store, f"{folder}/step-000000000000.npz"
 
 
 def through_a_file(value):
     """The value as the next process reads it."""
-    return written(value)[0].get(0, 0, "disk")
+    return written(value)[0].get(Place(0, 0, "disk"))
 
 
 def file_system():

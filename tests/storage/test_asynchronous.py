@@ -9,7 +9,7 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
 from retape.schedule import Restore
-from retape.storage import AsyncStore, Record
+from retape.storage import AsyncStore, Place, Record
 from tests.judges.core import programs
 from tests.judges.core.test_plans import by_hand
 from tests.programs import run_program
@@ -32,14 +32,14 @@ class Gated(DiskStore):
         super().__init__(path, **options)
         self.gate, self.calls = threading.Semaphore(0), []
 
-    def put(self, step, *rest, **named):
+    def put(self, place, capsule, nbytes):
         self.gate.acquire()
-        self.calls.append(("put", step))
-        super().put(step, *rest, **named)
+        self.calls.append(("put", place.step))
+        super().put(place, capsule, nbytes)
 
-    def get(self, step, *rest, **named):
-        self.calls.append(("get", step))
-        return super().get(step, *rest, **named)
+    def get(self, place):
+        self.calls.append(("get", place.step))
+        return super().get(place)
 
 
 PLANS = {
@@ -69,17 +69,19 @@ def test_a_write_does_not_keep_the_program_waiting(tmp_path):
     inner = Gated(tmp_path)
     store = opened(AsyncStore(inner, buffer=250))
     for slot in range(2):
-        store.put(slot, slot, "disk", np.full(9, slot), 100)
+        store.put(Place(slot, slot, "disk"), np.full(9, slot), 100)
     assert inner.calls == [] and store.nbytes == 200 and store.peak_buffer == 200
-    third = threading.Thread(target=store.put, args=(2, 2, "disk", np.ones(9), 100))
+    third = threading.Thread(
+        target=store.put, args=(Place(2, 2, "disk"), np.ones(9), 100)
+    )
     third.start()
     third.join(0.1)
     assert third.is_alive()  # There is no room for it.
     inner.gate.release(3)
     third.join()
-    assert store.get(2, 2, "disk").tolist() == [1.0] * 9
+    assert store.get(Place(2, 2, "disk")).tolist() == [1.0] * 9
     assert store.peak_buffer == 200
-    store.put(3, 3, "disk", np.ones(99), 900)  # Larger than the buffer: alone.
+    store.put(Place(3, 3, "disk"), np.ones(99), 900)  # Larger than the buffer: alone.
     inner.gate.release()
     store.close()
     assert [step for what, step in inner.calls if what == "put"] == [0, 1, 2, 3]
@@ -90,13 +92,13 @@ def test_what_is_read_next_is_read_ahead(tmp_path):
     asked = []
 
     class Noted(AsyncStore):
-        def prefetch(self, step, *place, **named):
-            asked.append(("prefetch", step))
-            return super().prefetch(step, *place, **named)
+        def prefetch(self, place):
+            asked.append(("prefetch", place.step))
+            return super().prefetch(place)
 
-        def get(self, step, *place, **named):
-            asked.append(("get", step))
-            return super().get(step, *place, **named)
+        def get(self, place):
+            asked.append(("get", place.step))
+            return super().get(place)
 
     call(Noted(DiskStore(tmp_path)), "states")
     # `get` itself begins a read that was not begun before.
@@ -114,9 +116,9 @@ def test_what_was_read_ahead_is_read_once_and_nobody_waits_for_all(
     monkeypatch.setattr(AsyncStore, "flush", lambda s: (flushes.append(s), flush(s)))
 
     class Counted(DiskStore):
-        def get(self, *place, **named):
+        def get(self, place):
             reads.append(place)
-            return super().get(*place, **named)
+            return super().get(place)
 
     disk = AsyncStore(Counted(tmp_path))
     found = call(TieredStore(MemoryStore(capacity=2), disk), "tiers")
@@ -133,20 +135,20 @@ def test_a_read_overtakes_writes_and_a_damaged_file_is_repaired(tmp_path):
     inner = Gated(tmp_path)
     inner.gate.release()
     store = opened(AsyncStore(inner, buffer="1 MB"))
-    store.put(0, 0, "disk", 1.5, 8)
+    store.put(Place(0, 0, "disk"), 1.5, 8)
     store.flush()
-    store.put(4, 1, "disk", 2.5, 8)
+    store.put(Place(4, 1, "disk"), 2.5, 8)
     inner.gate.release()
-    store.put(6, 2, "disk", 3.5, 8)
-    assert store.get(0, 0, "disk") == 1.5
+    store.put(Place(6, 2, "disk"), 3.5, 8)
+    assert store.get(Place(0, 0, "disk")) == 1.5
     inner.gate.release()
     store.flush()
     (tmp_path / "step-000000000004.npz").write_bytes(b"zero")
-    store.prefetch(4, 1, "disk")
-    store.prefetch(6, 2, "disk")
+    store.prefetch(Place(4, 1, "disk"))
+    store.prefetch(Place(6, 2, "disk"))
     with pytest.raises(SnapshotError, match="damaged"):
-        store.get(4, 1, "disk")
-    assert store.get(6, 2, "disk") == 3.5
+        store.get(Place(4, 1, "disk"))
+    assert store.get(Place(6, 2, "disk")) == 3.5
     store.close()
 
 
@@ -155,11 +157,11 @@ class Full(DiskStore):
 
     fails, writes = "put", 0
 
-    def put(self, *arguments, **named):
+    def put(self, place, capsule, nbytes):
         self.writes += 1
         if self.fails == "put" and self.writes == 9:
             raise StoreError("`the disk` cannot be written: No space left")
-        super().put(*arguments, **named)
+        super().put(place, capsule, nbytes)
 
     def record(self, record):
         if self.fails == "record" and record.left == 0:
@@ -202,11 +204,11 @@ def test_a_cotangent_of_no_known_class_is_refused_at_once(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
 def test_a_forked_child_is_refused(tmp_path):
     store = opened(AsyncStore(DiskStore(tmp_path)))
-    store.put(0, 0, "disk", 1.5, 8)
+    store.put(Place(0, 0, "disk"), 1.5, 8)
     store.flush()
     # As in a child: threads make a real fork in a test a warning of Python 3.12.
     store._thread._process += 1
     with pytest.raises(StoreError, match="the process that this one was forked from"):
-        store.put(1, 1, "disk", 1.5, 8)
+        store.put(Place(1, 1, "disk"), 1.5, 8)
     store._thread._process -= 1
     store.close()

@@ -8,7 +8,7 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, PlanError, SnapshotError, StoreError
-from retape.storage import CodecStore, bounded, copy_tree
+from retape.storage import CodecStore, Place, bounded, copy_tree
 from tests.programs import run_program
 
 SMOOTH = np.sin(np.linspace(0, 20, 60))[:, None] * np.cos(np.linspace(0, 9, 80))
@@ -34,8 +34,8 @@ def again(array, codec):
     """An array as a store with a codec gives it back."""
     store = CodecStore(MemoryStore(), codec)
     with np.errstate(invalid="ignore"):  # the error of infinity is not a number
-        store.put(0, 0, "memory", array, array.nbytes)
-    return store.get(0, 0, "memory")
+        store.put(Place(0, 0), array, array.nbytes)
+    return store.get(Place(0, 0))
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -76,41 +76,41 @@ def test_bombs_are_refused():
     """Bytes that claim to be more than a thousand times their number."""
     inner, zeros = MemoryStore(), ARRAYS["zeros"]
     store = CodecStore(inner, "lossless")
-    store.put(0, 0, "memory", zeros, zeros.nbytes)
-    mark, text, data = inner.get(0, 0, "memory")
+    store.put(Place(0, 0), zeros, zeros.nbytes)
+    mark, text, data = inner.get(Place(0, 0))
     for claimed, said in (
         ("12500000", "100000000 bytes are claimed"),
         ("50000", "damaged"),
     ):
-        inner.drop(0, 0, "memory")
-        inner.put(0, 0, "memory", (mark, text.replace("100000", claimed), data), 8)
+        inner.drop(Place(0, 0))
+        inner.put(Place(0, 0), (mark, text.replace("100000", claimed), data), 8)
         with pytest.raises(SnapshotError, match=said):
-            store.get(0, 0, "memory")
+            store.get(Place(0, 0))
 
 
 def test_damaged_specs_are_a_snapshot_error(seeded):
     store = MemoryStore()
     packed = CodecStore(store, bounded(relative=1e-3))
-    packed.put(0, 0, "memory", SMOOTH, SMOOTH.nbytes)
-    mark, text, data = store.get(0, 0, "memory")
+    packed.put(Place(0, 0), SMOOTH, SMOOTH.nbytes)
+    mark, text, data = store.get(Place(0, 0))
     for _ in range(100):
         i = seeded.randrange(len(text))
         broken = text[:i] + seeded.choice('0{[]}",x9') + text[i + 1 :]
-        store.drop(0, 0, "memory")
-        store.put(0, 0, "memory", (mark, broken, data), 8)
+        store.drop(Place(0, 0))
+        store.put(Place(0, 0), (mark, broken, data), 8)
         with contextlib.suppress(SnapshotError):  # and nothing else
-            packed.get(0, 0, "memory")
-    store.drop(0, 0, "memory")
-    store.put(0, 0, "memory", SMOOTH, 8)
+            packed.get(Place(0, 0))
+    store.drop(Place(0, 0))
+    store.put(Place(0, 0), SMOOTH, 8)
     with pytest.raises(SnapshotError, match="was not written by a `CodecStore`"):
-        packed.get(0, 0, "memory")
+        packed.get(Place(0, 0))
 
 
 def test_views_of_one_array_stay_views():
     whole = np.zeros(100)
     store = CodecStore(MemoryStore(), bounded(relative=1e-3))
-    store.put(0, 0, "memory", copy_tree({"u": whole, "inner": whole[1:-1]}), 800)
-    back = store.get(0, 0, "memory")
+    store.put(Place(0, 0), copy_tree({"u": whole, "inner": whole[1:-1]}), 800)
+    back = store.get(Place(0, 0))
     back["inner"][0] = 7.0
     assert back["u"][1] == 7.0
 
@@ -201,14 +201,14 @@ def test_what_cannot_be_is_refused():
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
     before = CodecStore(MemoryStore(), "lossless")
-    before.put(0, 0, "memory", SMOOTH, SMOOTH.nbytes)
+    before.put(Place(0, 0), SMOOTH, SMOOTH.nbytes)
     monkeypatch.setattr("retape._extras.find_spec", lambda name: None)
     monkeypatch.setattr("retape.storage._codecs._packers.find_spec", lambda name: None)
     with pytest.raises(retape.MissingPackageError, match=r"`zstandard` cannot.*codecs"):
-        before.get(0, 0, "memory")
+        before.get(Place(0, 0))
     # Without Zstandard, zlib.
     inner = MemoryStore()
     store = CodecStore(inner, "lossless")
-    store.put(0, 0, "memory", SMOOTH, SMOOTH.nbytes)
-    assert "zlib+" in inner.get(0, 0, "memory")[1]
-    assert (store.get(0, 0, "memory") == SMOOTH).all()
+    store.put(Place(0, 0), SMOOTH, SMOOTH.nbytes)
+    assert "zlib+" in inner.get(Place(0, 0))[1]
+    assert (store.get(Place(0, 0)) == SMOOTH).all()

@@ -13,7 +13,7 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
 from retape.driver import ToyMachine, run
-from retape.storage import Record, fingerprint
+from retape.storage import Place, Record, fingerprint
 from tests.driver.toys import by_itself, toys_at
 
 
@@ -21,7 +21,7 @@ from tests.driver.toys import by_itself, toys_at
 def disk(tmp_path):
     made = DiskStore(tmp_path / "run", every=0)
     made.open("test")
-    made.put(5, 0, "memory", np.arange(40.0), 320)
+    made.put(Place(5, 0), np.arange(40.0), 320)
     yield made
     made.close()
 
@@ -134,7 +134,7 @@ def test_what_is_no_whole_snapshot_of_ours_is_named_and_never_trusted(
     damage(file_of(disk))
     assert not file_of(disk).exists() or file_of(disk).stat().st_size < 10**6
     with pytest.raises(SnapshotError, match=said) as found:
-        disk.get(5, 0, "memory")
+        disk.get(Place(5, 0))
     assert "pickle" not in str(found.value) and "trust" not in str(found.value)
     assert found.value.__suppress_context__ or found.value.__context__ is None
 
@@ -146,7 +146,7 @@ def test_every_flipped_bit_is_caught_or_harmless(disk, seeded):
         data[place // 8] ^= 1 << place % 8
         file_of(disk).write_bytes(bytes(data))
         try:
-            back = disk.get(5, 0, "memory")
+            back = disk.get(Place(5, 0))
         except SnapshotError:
             caught += 1
         else:
@@ -157,18 +157,18 @@ def test_every_flipped_bit_is_caught_or_harmless(disk, seeded):
 def test_a_format_of_another_version_and_another_step_are_named(disk, monkeypatch):
     file_of(disk).rename(file_of(disk, 6))
     with pytest.raises(SnapshotError, match="belongs to another run or step"):
-        disk.get(6, 0, "memory")
+        disk.get(Place(6, 0))
     with monkeypatch.context() as older:
         older.setattr("retape.storage._codec.FORMAT", "retape-0")
-        disk.put(7, 1, "memory", 1.0, 8)
+        disk.put(Place(7, 1), 1.0, 8)
     with pytest.raises(SnapshotError, match="its format is 'retape-0'"):
-        disk.get(7, 1, "memory")
+        disk.get(Place(7, 1))
 
 
 def test_a_folder_in_the_place_of_a_snapshot_is_named(disk):
     file_of(disk, 3).mkdir()
     with pytest.raises(StoreError, match="cannot be read: Is a directory"):
-        disk.get(3, 0, "memory")
+        disk.get(Place(3, 0))
     with pytest.raises(StoreError, match="step-000000000003.npz` cannot be removed"):
         disk.keep_only(set())
 
@@ -178,9 +178,9 @@ def test_a_link_in_the_way_does_not_lead_to_a_file_of_others(disk, tmp_path, nam
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (disk.path / name).symlink_to(precious)
-    disk.put(7, 1, "memory", 1.0, 8)
+    disk.put(Place(7, 1), 1.0, 8)
     disk.record(Record(9, 5, 1.0, "test"))
-    assert precious.read_text() == "mine" and disk.get(7, 1, "memory") == 1.0
+    assert precious.read_text() == "mine" and disk.get(Place(7, 1)) == 1.0
 
 
 def test_a_lock_that_is_a_link_is_refused(tmp_path):
@@ -198,7 +198,7 @@ read, write = os.pipe()
 child = os.fork()
 if child == 0:
     try:
-        disk.put(5, 0, "memory", 1.0, 8)
+        disk.put(retape.storage.Place(5, 0), 1.0, 8)
     except retape.StoreError as error:
         os.write(write, str(error).encode())
     os.close(write)

@@ -7,7 +7,7 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, TieredStore
-from retape.storage import CodecStore, ZarrStore, fingerprint, tree_nbytes
+from retape.storage import CodecStore, Place, ZarrStore, fingerprint, tree_nbytes
 from tests.judges.pairwise import dealt
 from tests.storage.files import WAYS, written
 
@@ -52,15 +52,15 @@ def test_another_process_without_it_is_told(monkeypatch):
     with monkeypatch.context() as within:
         within.delitem(sys.modules, "jax")
         with pytest.raises(retape.SnapshotError, match="Import `jax`"):
-            store.get(0, 0, "disk")
+            store.get(Place(0, 0, "disk"))
     with jax.enable_x64(True):
         store, _ = written(jnp.ones(2))
     with pytest.raises(retape.SnapshotError, match="jax_enable_x64"):
-        store.get(0, 0, "disk")
+        store.get(Place(0, 0, "disk"))
     store, _ = written(jax.device_put(jnp.ones(2), jax.devices()[0]))
     monkeypatch.setattr(jax, "local_devices", lambda **kind: [])
     with pytest.raises(retape.SnapshotError, match="which this process"):
-        store.get(0, 0, "disk")
+        store.get(Place(0, 0, "disk"))
 
 
 # Runs. The step is u -> u + tanh(W u) / (10 + k), in ways in which people write it.

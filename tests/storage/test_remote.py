@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from retape import DiskStore, SnapshotError, StoreError, TieredStore
-from retape.storage import Record, RemoteStore
+from retape.storage import Place, Record, RemoteStore
 from tests.judges.core.test_stores import STEPS, gradient, plain_gradient
 
 
@@ -43,12 +43,12 @@ def test_the_disk_of_a_run_may_be_lost(url, tmp_path):
 
 def test_the_last_that_comes_has_the_run(url):
     first = opened(url)
-    first.put(0, 0, "disk", 1.5, 8)
+    first.put(Place(0, 0, "disk"), 1.5, 8)
     second = opened(url)
-    assert second.get(0, 0, "disk") == 1.5
+    assert second.get(Place(0, 0, "disk")) == 1.5
     with pytest.raises(StoreError, match="was taken over by process .* End this one"):
-        first.put(1, 1, "disk", 2.5, 8)
-    second.put(1, 1, "disk", 2.5, 8)
+        first.put(Place(1, 1, "disk"), 2.5, 8)
+    second.put(Place(1, 1, "disk"), 2.5, 8)
     with pytest.raises(StoreError, match="in use by another run of this store"):
         second.open("test")
 
@@ -63,14 +63,14 @@ def test_it_can_go_back_to_the_record_before(url):
 
 def test_what_is_torn_is_found(url):
     store = opened(url)
-    store.put(3, 0, "disk", np.arange(9.0), 72)
+    store.put(Place(3, 0, "disk"), np.arange(9.0), 72)
     fs, path = store._directory.fs, store._directory.path
     fs.pipe_file(f"{path}/step-000000000003.npz", b"half")
     with pytest.raises(SnapshotError, match="step-000000000003.npz.* is damaged"):
-        store.get(3, 0, "disk")
+        store.get(Place(3, 0, "disk"))
     fs.rm_file(f"{path}/step-000000000003.npz")
     with pytest.raises(SnapshotError, match="is not there"):
-        store.get(3, 0, "disk")
+        store.get(Place(3, 0, "disk"))
 
 
 def test_what_the_service_refuses_is_named(url, monkeypatch):
@@ -82,6 +82,6 @@ def test_what_the_service_refuses_is_named(url, monkeypatch):
 
     monkeypatch.setattr(fs, "pipe_file", refuse)
     with pytest.raises(StoreError, match=r"written \(RuntimeError: quota exceeded\)"):
-        store.put(3, 0, "disk", 1.5, 8)
+        store.put(Place(3, 0, "disk"), 1.5, 8)
     with pytest.raises(StoreError, match="`path='nothing://x'` cannot be opened"):
         RemoteStore("nothing://x")

@@ -16,7 +16,7 @@ from retape import (
     StoreError,
     TieredStore,
 )
-from retape.storage import Record, fingerprint
+from retape.storage import Place, Record, fingerprint
 
 
 def opened(path, **options):
@@ -50,10 +50,10 @@ def file_of(disk, step):
 )
 def test_a_store_keeps_to_its_capacities(tmp_path, make, options, said):
     store = make(**options) if make is MemoryStore else make(tmp_path, **options)
-    store.put(0, 0, "memory", "x", 999)
+    store.put(Place(0, 0), "x", 999)
     with pytest.raises(StoreError, match=said):
-        store.put(4, 1, "memory", "y", 2)
-    assert store.nbytes == 999 and store.get(0, 0, "memory") == "x"
+        store.put(Place(4, 1), "y", 2)
+    assert store.nbytes == 999 and store.get(Place(0, 0)) == "x"
     assert (store.peak_snapshots, store.peak_bytes) == (1, 999)
     if make is opened:
         store.close()
@@ -69,12 +69,12 @@ def test_numpys_integers_are_capacities(make):
 def test_the_memory_store_refuses_a_schedule_that_disagrees():
     store = MemoryStore()
     with pytest.raises(StoreError, match="slot 2 on tier 'memory' is empty"):
-        store.get(1, 2, "memory")
-    store.put(1, 2, "memory", "x", 1)
+        store.get(Place(1, 2))
+    store.put(Place(1, 2), "x", 1)
     with pytest.raises(StoreError, match="holds step 1, and step 5 was asked for"):
-        store.drop(5, 2, "memory")
+        store.drop(Place(5, 2))
     with pytest.raises(StoreError, match="holds step 1 and cannot take step 6"):
-        store.put(6, 2, "memory", "x", 1)
+        store.put(Place(6, 2), "x", 1)
 
 
 def test_dropped_files_do_not_exceed_the_capacity(tmp_path):
@@ -82,8 +82,8 @@ def test_dropped_files_do_not_exceed_the_capacity(tmp_path):
     store = opened(tmp_path, capacity=3, every=1e9)
     for step in range(30):
         if step >= 2:
-            store.drop(step - 2, step % 2, "memory")
-        store.put(step, step % 2, "memory", 1.0, 8)
+            store.drop(Place(step - 2, step % 2))
+        store.put(Place(step, step % 2), 1.0, 8)
         assert len(list(tmp_path.glob("step-*.npz"))) == min(step + 1, 3)
         assert store.nbytes == 8 * min(step + 1, 2)
     store.close()
@@ -92,14 +92,14 @@ def test_dropped_files_do_not_exceed_the_capacity(tmp_path):
 def test_the_bytes_on_disk_are_known_to_the_next_process(tmp_path):
     store = opened(tmp_path)
     for step in (0, 4, 9):
-        store.put(step, step, "memory", np.zeros(10), 80)
+        store.put(Place(step, step), np.zeros(10), 80)
     store.close()
     later = opened(tmp_path, capacity_bytes=170)
     file_of(later, 9).write_bytes(b"damaged")
     later.keep_only({0, 4, 9})
     assert later.nbytes == 160
     with pytest.raises(StoreError, match="needs 80 B beside the 160 B in"):
-        later.put(12, 1, "memory", np.zeros(10), 80)
+        later.put(Place(12, 1), np.zeros(10), 80)
     later.close()
 
 
@@ -107,17 +107,17 @@ def test_a_snapshot_larger_than_the_memory_goes_to_the_disk(tmp_path):
     memory = MemoryStore(capacity=2, capacity_bytes=100)
     store = TieredStore(memory, DiskStore(tmp_path, capacity=2))
     store.open("test")
-    store.put(0, 0, "memory", "large", 101)
-    store.put(1, 1, "memory", "small", 60)
-    store.put(2, 2, "memory", "no room for it", 41)
+    store.put(Place(0, 0), "large", 101)
+    store.put(Place(1, 1), "small", 60)
+    store.put(Place(2, 2), "no room for it", 41)
     assert store.steps() == {0, 2} and len(memory) == 1
-    store.put(3, 3, "memory", "small", 40)
+    store.put(Place(3, 3), "small", 40)
     assert len(memory) == 2 and memory.nbytes == 100
     with pytest.raises(StoreError, match="step 4 would be snapshot 3 in .*capacity=2"):
-        store.put(4, 4, "memory", "neither", 1)
-    store.drop(1, 1, "memory")
-    store.put(4, 4, "memory", "freed", 60)
-    assert store.get(4, 4, "memory") == "freed" and store.steps() == {0, 2}
+        store.put(Place(4, 4), "neither", 1)
+    store.drop(Place(1, 1))
+    store.put(Place(4, 4), "freed", 60)
+    assert store.get(Place(4, 4)) == "freed" and store.steps() == {0, 2}
     store.close()
 
 
@@ -129,27 +129,31 @@ def test_memory_comes_first_and_is_lost_with_its_process(tmp_path):
 
     store = tiered()
     for step, slot, tier in [(0, 0, "memory"), (4, 1, "memory"), (8, 0, "disk")]:
-        store.put(step, slot, tier, float(step), 8)
+        store.put(Place(step, slot, tier), float(step), 8)
     assert store.steps() == {4, 8}
     assert (store.peak_snapshots, store.peak_bytes) == (3, 24)
     store.close()
     later = tiered()
-    assert later.get(4, 1, "memory") == 4.0
+    assert later.get(Place(4, 1)) == 4.0
     with pytest.raises(SnapshotError, match="step 0 was in memory when its process"):
-        later.get(0, 0, "memory")
+        later.get(Place(0, 0))
     later.close()
 
 
 def test_a_state_and_a_tape_are_told_apart(tmp_path):
     store = opened(tmp_path)
-    store.put(1, 0, "memory", (3, 1), 8)
-    store.put(2, 1, "memory", (3.0, [1]), 8, tape=True)
-    assert store.steps() == {1} and store.has(2, tape=True) and not store.has(2)
-    assert store.get(2, 1, "memory", tape=True) == (3.0, [1])
+    store.put(Place(1, 0), (3, 1), 8)
+    store.put(Place(2, 1, tape=True), (3.0, [1]), 8)
+    assert (
+        store.steps() == {1}
+        and store.has(Place(2, 1, tape=True))
+        and not store.has(Place(2, 1))
+    )
+    assert store.get(Place(2, 1, tape=True)) == (3.0, [1])
     store.keep_only({1})
-    assert not store.has(2, tape=True)
+    assert not store.has(Place(2, 1, tape=True))
     with pytest.raises(SnapshotError, match="tape-0*2.npz` is not there"):
-        store.get(2, 1, "memory", tape=True)
+        store.get(Place(2, 1, tape=True))
     store.close()
 
 
@@ -200,11 +204,11 @@ def no_flushing_of_folders(monkeypatch):
 def test_a_write_that_is_refused_is_named_and_leaves_no_part(
     disk, monkeypatch, refuse, said, left
 ):
-    disk.put(4, 0, "memory", 1.0, 8)
+    disk.put(Place(4, 0), 1.0, 8)
     with monkeypatch.context() as within:
         refuse(within)
         with pytest.raises(StoreError, match=said):
-            disk.put(5, 1, "memory", 2.0, 8)
+            disk.put(Place(5, 1), 2.0, 8)
     found = {file.name for file in disk.path.iterdir()}
     files = {file_of(disk, step).name for step in [4, *left]}
     assert found == {"lock", "record.npz", *files}
@@ -213,7 +217,7 @@ def test_a_write_that_is_refused_is_named_and_leaves_no_part(
 def test_windows_cannot_open_a_directory_and_need_not(disk, monkeypatch):
     no_flushing_of_folders(monkeypatch)
     monkeypatch.setattr("retape.storage._file_lock.os.name", "nt")
-    disk.put(5, 0, "memory", 1.0, 8)
+    disk.put(Place(5, 0), 1.0, 8)
     assert disk.steps() == {5}
 
 
@@ -233,10 +237,10 @@ def test_a_disk_that_fills_up_is_freed_of_what_was_dropped(disk, monkeypatch):
             raise refusal(errno.ENOSPC)
         real(handle)
 
-    disk.put(4, 0, "memory", 1.0, 8)
-    disk.drop(4, 0, "memory")
+    disk.put(Place(4, 0), 1.0, 8)
+    disk.drop(Place(4, 0))
     monkeypatch.setattr(os, "fsync", full)
-    disk.put(5, 0, "memory", 2.0, 8)
+    disk.put(Place(5, 0), 2.0, 8)
     assert disk.steps() == {5}
 
 
@@ -259,10 +263,10 @@ def test_windows_has_a_lock_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", Windows())
     store = opened(tmp_path)
-    store.put(3, 0, "memory", np.arange(3.0), 24)
+    store.put(Place(3, 0), np.arange(3.0), 24)
     with pytest.raises(StoreError, match="in use by another process, or another"):
         opened(tmp_path)
-    assert store.get(3, 0, "memory").tolist() == [0.0, 1.0, 2.0]
+    assert store.get(Place(3, 0)).tolist() == [0.0, 1.0, 2.0]
     store.close()
 
 
@@ -307,9 +311,9 @@ def test_files_of_others_are_left_alone(tmp_path):
 
 
 def test_a_record_frees_what_was_dropped(disk):
-    disk.put(0, 0, "memory", 1.0, 8)
-    disk.put(1, 1, "memory", 1.0, 8)
-    disk.drop(1, 1, "memory")
+    disk.put(Place(0, 0), 1.0, 8)
+    disk.put(Place(1, 1), 1.0, 8)
+    disk.drop(Place(1, 1))
     assert disk.steps() == {0, 1} and disk.record_due()
     disk.record(Record(9, 5, (np.ones(2), 3), "test"))
     assert disk.steps() == {0}
@@ -339,8 +343,8 @@ def test_a_damaged_record_is_named(disk):
 
 
 def test_without_a_record_the_snapshots_tell_whose_run_it_is(disk):
-    disk.put(0, 0, "memory", 1.0, 8)
-    disk.put(4, 1, "memory", 2.0, 8)
+    disk.put(Place(0, 0), 1.0, 8)
+    disk.put(Place(4, 1), 2.0, 8)
     disk.close()
     spoil(disk, "record.npz")
     with pytest.raises(StoreError, match="holds another run, `test`, and this .*`oth"):
@@ -348,7 +352,7 @@ def test_without_a_record_the_snapshots_tell_whose_run_it_is(disk):
     spoil(disk, file_of(disk, 4).name)
     with pytest.warns(RetapeWarning, match="The run goes on from its snapshots"):
         assert disk.open("test") is None
-    assert disk.get(0, 0, "memory") == 1.0
+    assert disk.get(Place(0, 0)) == 1.0
     disk.close()
     # It has a record of its own again; with no whole snapshot that would be all.
     assert disk.open("test") is not None

@@ -7,7 +7,7 @@ import pytest
 
 import retape
 from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
-from retape.storage import CodecStore, copy_tree, fingerprint, tree_nbytes
+from retape.storage import CodecStore, Place, copy_tree, fingerprint, tree_nbytes
 from retape.storage._trees._tensors import tensor_from_array
 from tests.judges.pairwise import dealt
 from tests.programs import run_program
@@ -87,7 +87,7 @@ def test_what_cannot_be_kept_is_refused_by_name(monkeypatch):
     store, _ = written(torch.ones(2))
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(retape.SnapshotError, match="Import `torch`"):
-        store.get(0, 0, "disk")
+        store.get(Place(0, 0, "disk"))
 
 
 # Runs. The step is u -> u + tanh(W u) / 10, in ways in which people write it.

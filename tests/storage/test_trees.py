@@ -10,7 +10,7 @@ import pytest
 
 import retape
 from retape import SnapshotError, StoreError
-from retape.storage import copy_tree, fingerprint, tree_nbytes
+from retape.storage import Place, copy_tree, fingerprint, tree_nbytes
 from tests.storage.files import WAYS, file_system, through_a_file, written
 from tests.storage.kinds import Fields, Point, Slotted, Vector
 
@@ -204,13 +204,13 @@ def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state(name, new):
     assert name.encode() in data
     file_system().pipe_file(file, data.replace(name.encode(), new.encode()))
     with pytest.raises(SnapshotError):
-        store.get(0, 0, "disk")
+        store.get(Place(0, 0, "disk"))
     # Nor where the checksum is right.
     store, file = written(Point(1, 2))
     del sys.modules[_KINDS.__name__]
     try:
         with pytest.raises(SnapshotError, match="is not there, or is not a dataclass"):
-            store.get(0, 0, "disk")
+            store.get(Place(0, 0, "disk"))
     finally:
         sys.modules[_KINDS.__name__] = _KINDS
 

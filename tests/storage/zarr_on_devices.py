@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import retape
 import retape.jax
 from retape import SnapshotError, StoreError
-from retape.storage import AsyncStore, Record, ZarrStore, fingerprint
+from retape.storage import AsyncStore, Place, Record, ZarrStore, fingerprint
 from retape.storage._codec import read_label
 from retape.storage._sharded import _array_files
 from retape.testing import check_store
@@ -69,10 +69,10 @@ def test_each_device_writes_its_own_part(tmp_path, monkeypatch):
     )
     store = ZarrStore(tmp_path)
     store.open("test")
-    store.put(0, 0, "disk", {"a": array, "b": [twice]}, 100)
+    store.put(Place(0, 0, "disk"), {"a": array, "b": [twice]}, 100)
     # Copies on other devices are written once.
     assert sorted(seen) == [(4, 4)] * 8 + [(16, 4)] * 2
-    found = store.get(0, 0, "disk")
+    found = store.get(Place(0, 0, "disk"))
     assert found["a"].sharding == array.sharding
     assert (found["b"][0] == twice).all() and (found["a"] == array).all()
     store.close()
@@ -83,14 +83,14 @@ def test_another_process_may_have_another_mesh(tmp_path, dtype):
     store = ZarrStore(tmp_path)
     store.open("test")
     array = sharded(mesh(4, 2), ("x", "y"), None, dtype=dtype)
-    store.put(3, 0, "disk", array, 100)
+    store.put(Place(3, 0, "disk"), array, 100)
     store.record(Record(9, 5, (array, 1.5), "test"))
     store.close()
     for on, parts in ((mesh(2, 2), 4), (mesh(8), 8), (mesh(3, 2), 1), (mesh(1), 1)):
         again = ZarrStore(tmp_path, mesh=on)
         record = again.open("test")
         assert record is not None and record.cotangent[1] == 1.5
-        for found in (again.get(3, 0, "disk"), record.cotangent[0]):
+        for found in (again.get(Place(3, 0, "disk")), record.cotangent[0]):
             assert found.dtype == array.dtype
             assert np.asarray(found).tobytes() == np.asarray(array).tobytes()
             assert len({str(s.index) for s in found.addressable_shards}) == parts
@@ -105,11 +105,11 @@ def test_what_is_not_sharded_comes_back_as_it_was(tmp_path):
     capsule = (keys, jnp.float32(2.5), np.arange(3)[::-1], jnp.zeros((0, 3)), "text")
     store = ZarrStore(tmp_path)
     store.open("test")
-    store.put(3, 0, "disk", capsule, 100)
+    store.put(Place(3, 0, "disk"), capsule, 100)
     store.close()
     again = ZarrStore(tmp_path)
     again.open("test")
-    found = again.get(3, 0, "disk")
+    found = again.get(Place(3, 0, "disk"))
     assert (jax.random.key_data(found[0]) == jax.random.key_data(keys)).all()
     assert found[0].dtype == keys.dtype and found[1] == 2.5
     assert found[2].tolist() == [2, 1, 0] and found[3].shape == (0, 3)
@@ -121,7 +121,7 @@ def test_what_is_not_sharded_comes_back_as_it_was(tmp_path):
 def test_damage_is_found(tmp_path, damage):
     store = ZarrStore(tmp_path)
     store.open("test")
-    store.put(3, 0, "disk", sharded(mesh(4, 2), "x", "y") * 0, 100)
+    store.put(Place(3, 0, "disk"), sharded(mesh(4, 2), "x", "y") * 0, 100)
     (part,) = (tmp_path / "arrays").glob("step-000000000003-*/0/c/1/1")
     if damage == "flip":
         data = bytearray(part.read_bytes())
@@ -137,7 +137,7 @@ def test_damage_is_found(tmp_path, damage):
         folder.symlink_to(tmp_path / "elsewhere")
     message = "is not there or damaged|is not a place for arrays"
     with pytest.raises(SnapshotError, match=message):
-        store.get(3, 0, "disk")
+        store.get(Place(3, 0, "disk"))
     store.close()
 
 
@@ -146,7 +146,7 @@ def test_nothing_is_left_of_what_was_removed(tmp_path):
     store = ZarrStore(tmp_path, mesh=mesh(2))
     store.open("test")
     for step in (3, 7, 7):
-        store.put(step, 0, "disk", array, 100)
+        store.put(Place(step, 0, "disk"), array, 100)
     for left in (8, 6, 5):
         store.record(Record(9, left, array, "test"))
     names = sorted(found.name[:17] for found in arrays.iterdir())
@@ -186,11 +186,11 @@ def test_a_gradient_goes_on_from_it(tmp_path):
     class Killed(ZarrStore):
         gets = 0
 
-        def get(self, *place, **named):
+        def get(self, place):
             Killed.gets += 1
             if Killed.gets == 3:
                 raise KeyboardInterrupt
-            return ZarrStore.get(self, *place, **named)
+            return ZarrStore.get(self, place)
 
     with pytest.raises(KeyboardInterrupt):
         retape.jax.grad(simulate, plan=plan, store=Killed(tmp_path, every=0))(x)

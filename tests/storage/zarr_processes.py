@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import retape
 from retape import PlanError, SnapshotError, StoreError
-from retape.storage import AsyncStore, Record, ZarrStore
+from retape.storage import AsyncStore, Place, Record, ZarrStore
 
 LENGTH = 60
 
@@ -59,11 +59,11 @@ class Killed(ZarrStore):
 
     gets = 0
 
-    def get(self, *place, **named):
+    def get(self, place):
         Killed.gets += 1
         if Killed.gets == 7:
             os.kill(os.getpid(), signal.SIGKILL)
-        return ZarrStore.get(self, *place, **named)
+        return ZarrStore.get(self, place)
 
 
 def refused(kind, text, call):
@@ -83,15 +83,15 @@ def main(rank, count, port, path):
     store = ZarrStore(path / "states", mesh=mesh)
     store.open("test")
     # What is not sharded is written once, and has to be alike.
-    store.put(0, 0, "disk", {"x": x, "local": jnp.arange(3.0), "n": 2}, 8)
-    found = store.get(0, 0, "disk")
+    store.put(Place(0, 0, "disk"), {"x": x, "local": jnp.arange(3.0), "n": 2}, 8)
+    found = store.get(Place(0, 0, "disk"))
     assert found["x"].sharding == x.sharding and found["n"] == 2
     assert found["local"].is_fully_addressable and found["local"][2] == 2
     for other in (jnp.arange(3.0) + rank, np.arange(3.0) + rank, rank):
         refused(
             StoreError,
             "process 1 has other values",
-            lambda other=other: store.put(1, 1, "disk", (x, other), 8),
+            lambda other=other: store.put(Place(1, 1, "disk"), (x, other), 8),
         )
     store.record(Record(9, 4, x, "test"))  # Not due: one process might be alone here.
     assert store._directory.read_record()[0][1] is None
@@ -101,7 +101,7 @@ def main(rank, count, port, path):
     if rank == 0:
         (part,) = (path / "states/arrays").glob("step-000000000000-*/*/c/3/0")
         part.unlink()
-    refused(SnapshotError, "damaged", lambda: store.get(0, 0, "disk"))
+    refused(SnapshotError, "damaged", lambda: store.get(Place(0, 0, "disk")))
     store.close()
     alone = ZarrStore(path / f"alone{rank}")
     refused(StoreError, "has parts in other", lambda: run(mesh, alone))

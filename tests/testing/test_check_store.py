@@ -13,20 +13,20 @@ def test_a_store_of_one_type_is_checked_with_its_own_values(tmp_path):
 
 
 class Forgetful(MemoryStore):
-    def drop(self, step, slot, tier, *, tape=False):
-        super().drop(step, slot, tier, tape=tape)
+    def drop(self, place):
+        super().drop(place)
         self._slots.clear()
 
 
 class Boastful(MemoryStore):
-    def put(self, step, slot, tier, capsule, nbytes, *, tape=False):
-        super().put(step, slot, tier, capsule, nbytes, tape=tape)
+    def put(self, place, capsule, nbytes):
+        super().put(place, capsule, nbytes)
         self.peak_snapshots += 1
 
 
 class Rounding(MemoryStore):
-    def get(self, step, slot, tier, *, tape=False):
-        found = super().get(step, slot, tier, tape=tape)
+    def get(self, place):
+        found = super().get(place)
         return found[:1] if isinstance(found, tuple) else found
 
 
@@ -35,30 +35,31 @@ class Stale(MemoryStore):
 
     first: dict = {}
 
-    def get(self, step, slot, tier, *, tape=False):
-        return self.first.setdefault(slot, super().get(step, slot, tier))
+    def get(self, place):
+        return self.first.setdefault(place.slot, super().get(place))
 
 
 class Generous(MemoryStore):
-    def get(self, step, slot, tier, *, tape=False):
+    def get(self, place):
         try:
-            return super().get(step, slot, tier)
+            return super().get(place)
         except StoreError:
             return None
 
 
 class Careless(MemoryStore):
-    def get(self, step, slot, tier, *, tape=False):
-        return self._slots[tier, slot][1]
+    def get(self, place):
+        return self._slots[place.where][1]
 
 
 class Mixing(MemoryStore):
     """By step, whatever it is that begins there."""
 
-    def put(self, step, slot, tier, capsule, nbytes, *, tape=False):
-        super().put(step, slot, tier, capsule, nbytes, tape=tape)
-        held = {s: (k, capsule if k == step else c, b) for s, (k, c, b) in self.items()}
-        self._slots.update(held)
+    def put(self, place, capsule, nbytes):
+        super().put(place, capsule, nbytes)
+        for where, (step, held, size) in self.items():
+            found = capsule if step == place.step else held
+            self._slots[where] = step, found, size
 
     def items(self):
         return list(self._slots.items())
@@ -67,8 +68,8 @@ class Mixing(MemoryStore):
 class Hasty(DiskStore):
     """Removes what was dropped at once."""
 
-    def drop(self, step, slot, tier, *, tape=False):
-        super().drop(step, slot, tier, tape=tape)
+    def drop(self, place):
+        super().drop(place)
         while self._dropped:
             self._remove_dropped()
 

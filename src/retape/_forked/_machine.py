@@ -21,6 +21,7 @@ from retape._forked import _system as system
 from retape._forked._serve import serve
 from retape._forked._worker import Worker
 from retape.driver._machine import Machine
+from retape.storage import Place
 from retape.storage._memory import MemoryStore
 
 A = TypeVar("A")
@@ -129,12 +130,12 @@ class ProcessMachine(Generic[A, R]):
 class WorkerStore(MemoryStore[Worker]):
     """Keeps workers, and knows which of them have died: their states are made again."""
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> Worker:
-        worker = super().get(step, slot, tier, tape=tape)
+    def get(self, place: Place) -> Worker:
+        worker = super().get(place)
         if not worker.is_alive():
             raise SnapshotError(
-                f"process {worker.pid}, which held the state before step {step}, has "
-                "ended. Its state is recomputed from an earlier one."
+                f"process {worker.pid}, which held the state before step {place.step}, "
+                "has ended. Its state is recomputed from an earlier one."
             )
         return worker
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import PlanError, RunInterrupted, StoreError
 from retape.driver._proof import signed
+from retape.storage import Place
 
 if TYPE_CHECKING:
     from retape.driver._loop import Run
@@ -28,7 +29,7 @@ def keep_working(run: Run[C, A, R]) -> bool:
     decided yet whether it is kept.
     """
     step, capsule = run.behind or (run.at, run.working)
-    if capsule is None or step == 0 or step in run.slots.values():
+    if capsule is None or step == 0 or step in {at.step for at in run.slots.values()}:
         return True
     if run.store.is_lossy:
         return False  # To go on from it would change the result.
@@ -36,7 +37,7 @@ def keep_working(run: Run[C, A, R]) -> bool:
     with suppress(StoreError):
         # No slot of the schedule's, and on no tier that ends with the process.
         kept = run.packed(signed(run, step, capsule))
-        run.store.put(step, -1, "disk", kept, nbytes)
+        run.store.put(Place(step, -1, "disk"), kept, nbytes)
         return True
     return False
 
@@ -51,14 +52,12 @@ def save_near(run: Run[C, A, R]) -> None:
     if not run.store.saves or run.store.is_lossy:
         return
     machine: Any = run.machine
-    for place, step in run.slots.items():
-        tier, slot = place
-        tape = place in run.tapes
+    for place in run.slots.values():
         # What has no room there, or was lost with an earlier process, is made again.
         with suppress(StoreError):
-            held: Any = run.store.get(step, slot, tier, tape=tape)
-            nbytes = machine.tape_nbytes(held) if tape else machine.nbytes(held)
-            run.store.save(step, slot, tier, nbytes, tape=tape)
+            held: Any = run.store.get(place)
+            nbytes = machine.tape_nbytes(held) if place.tape else machine.nbytes(held)
+            run.store.save(place, nbytes)
 
 
 def too_long(run: Run[C, A, R], steps: int, seconds: float, whole: float) -> PlanError:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from retape.schedule import Restore, Store, Sweep, Tape
 from retape.schedule._action import Action
-from retape.storage import SnapshotStore
+from retape.storage import Place, SnapshotStore
 
 _AHEAD = 10_000
 """Actions that are looked at before they are due."""
@@ -54,4 +54,4 @@ def _tell(read: Restore | Sweep, written: _Places, store: SnapshotStore[Any]) ->
         return not store.is_near(read.tier)
     is_tape = isinstance(read, Sweep)
     step = read.start if is_tape else read.step
-    return store.prefetch(step, read.slot, read.tier, tape=is_tape)
+    return store.prefetch(Place(step, read.slot, read.tier, is_tape))

@@ -34,7 +34,7 @@ from retape.driver._verify import Verifier, reverse_checked
 from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
 from retape.schedule._cost import TierMeter
-from retape.storage import Record, SnapshotStore
+from retape.storage import Place, Record, SnapshotStore
 from retape.storage._base import is_durable
 
 C = TypeVar("C")
@@ -74,8 +74,7 @@ class Run(Generic[C, A, R]):
         behind: On the way to an end that is not known, the capsule before the last
             stage that was begun, and its step: whether it is kept is not decided yet.
         ahead: A step, and the capsule after it, where that has been run already.
-        slots: What the schedule has put where, by the step at which it begins; the
-            store may have lost some of it.
+        slots: What the schedule has put where; the store may have lost some of it.
         tapes: The slots that hold a tape, by the step at which it ends.
         length: The number of steps, once known.
         reached: How far the run is reversed; `None` during a stage, when the machine
@@ -100,7 +99,7 @@ class Run(Generic[C, A, R]):
     borrowed: Slot | None = None
     behind: tuple[int, C] | None = None
     ahead: tuple[int, C] | None = None
-    slots: dict[Slot, int] = field(default_factory=dict[Slot, int])
+    slots: dict[Slot, Place] = field(default_factory=dict[Slot, Place])
     tapes: dict[Slot, int] = field(default_factory=dict[Slot, int])
     length: int | None = field(init=False)
     reached: Reached[A] | None = Reached()
@@ -151,21 +150,23 @@ class Run(Generic[C, A, R]):
             start, stop = action.start, action.stop
             self.working, self.at = self.advance(self.take(start), start, stop)
         elif isinstance(action, Restore):
-            self._restore(action.step, (action.tier, action.slot))
+            self._restore(Place(action.step, action.slot, action.tier))
         elif isinstance(action, Reverse):
             self._reverse(action.start, action.stop)
         elif isinstance(action, Store):
-            step = action.step
-            self.keep(step, (action.tier, action.slot), self.look(step))
+            place = Place(action.step, action.slot, action.tier)
+            self.keep(place, self.look(place.step))
         elif isinstance(action, Drop):
-            self.drop(action.step, (action.tier, action.slot))
+            is_tape = (action.tier, action.slot) in self.tapes
+            self.drop(Place(action.step, action.slot, action.tier, is_tape))
         elif isinstance(action, Tape):
             start, stop = action.start, action.stop
             tape, self.working = self.tape(self.take(start), start, stop)
             self.at = stop
-            self.put(start, (action.tier, action.slot), tape, stop)
+            self.put(Place(start, action.slot, action.tier, True), tape, stop)
         elif isinstance(action, Sweep):  # pyright: ignore[reportUnnecessaryIsInstance]
-            self._sweep(action.start, action.stop, (action.tier, action.slot))
+            place = Place(action.start, action.slot, action.tier, True)
+            self._sweep(place, action.stop)
         else:
             raise MachineError(
                 f"`{action!r}` in the schedule is not an action. Pass those of "
@@ -195,7 +196,8 @@ class Run(Generic[C, A, R]):
         capsule = self.look(step)
         self.working = None
         if self.borrowed is not None:
-            if self.slots.get(self.borrowed) == step:
+            held = self.slots.get(self.borrowed)
+            if held is not None and held.step == step:
                 capsule = self.copied(capsule)
             self.borrowed = None
         return capsule
@@ -244,55 +246,54 @@ class Run(Generic[C, A, R]):
 
     # Slots.
 
-    def keep(self, step: int, slot: Slot, capsule: C) -> C:
+    def keep(self, place: Place, capsule: C) -> C:
         """Store a capsule, which the program may overwrite; the one to go on from."""
-        capsule = signed(self, step, capsule)
-        self.put(step, slot, capsule if self._gives_copies else self.copied(capsule))
+        capsule = signed(self, place.step, capsule)
+        self.put(place, capsule if self._gives_copies else self.copied(capsule))
         return capsule
 
-    def put(self, step: int, slot: Slot, value: Any, stop: int | None = None) -> None:
+    def put(self, place: Place, value: Any, stop: int | None = None) -> None:
         """Store a capsule as it is, or the tape of the steps up to `stop`."""
-        began = perf_counter()
-        (tier, number), machine = slot, self.machine
+        began, machine = perf_counter(), self.machine
         if stop is None:
             nbytes = machine.nbytes(value)
-            self.store.put(step, number, tier, self.packed(value), nbytes)
+            self.store.put(place, self.packed(value), nbytes)
             self.report.stores += 1
         else:
             taping: Any = machine
             nbytes = taping.tape_nbytes(value)
-            self.store.put(step, number, tier, value, nbytes, tape=True)
-            self.tapes[slot] = stop
+            self.store.put(place, value, nbytes)
+            self.tapes[place.where] = stop
             self.report.kept_tapes += 1
-        self.slots[slot] = step
-        self.tiers.wrote(tier)
+        self.slots[place.where] = place
+        self.tiers.wrote(place.tier)
         self.spend("storage", began)
 
     def packed(self, tree: Any) -> Any:
         """A capsule or a cotangent in the form in which a store is given it."""
         return tree if self._pack is None else self._pack(tree)
 
-    def _restore(self, step: int, slot: Slot) -> None:
-        self.working, self.at, self.ahead = None, step, None
-        self.working = fetch(self, step, slot)
-        self.borrowed = None if self._gives_copies else slot
-        self.tiers.read(slot[0])
+    def _restore(self, place: Place) -> None:
+        self.working, self.at, self.ahead = None, place.step, None
+        self.working = fetch(self, place)
+        self.borrowed = None if self._gives_copies else place.where
+        self.tiers.read(place.tier)
         self.report.restores += 1
 
-    def drop(self, step: int, slot: Slot) -> None:
+    def drop(self, place: Place) -> None:
         """Free a slot."""
-        began = perf_counter()
-        tape = self.tapes.pop(slot, None) is not None
-        self.store.drop(step, slot[1], slot[0], tape=tape)
-        del self.slots[slot]
-        self.tiers.freed(slot[0])
+        began, where = perf_counter(), place.where
+        self.tapes.pop(where, None)
+        self.store.drop(place)
+        del self.slots[where]
+        self.tiers.freed(place.tier)
         self.spend("storage", began)
 
     def release(self) -> None:
         """Free all slots of a run that failed, with no error beside the one it has."""
-        for slot, step in list(self.slots.items()):
+        for place in list(self.slots.values()):
             with suppress(StoreError):
-                self.drop(step, slot)
+                self.drop(place)
 
     # The way back.
 
@@ -314,8 +315,8 @@ class Run(Generic[C, A, R]):
         self.report.taped += stop - start
         self._swept(start, stop, cotangent, began)
 
-    def _sweep(self, start: int, stop: int, slot: Slot) -> None:
-        tape = fetch(self, start, slot)
+    def _sweep(self, place: Place, stop: int) -> None:
+        start, tape = place.step, fetch(self, place)
         cotangent = self._turn(stop)
         began = perf_counter()
         machine: Any = self.machine

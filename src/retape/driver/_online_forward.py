@@ -22,10 +22,10 @@ from retape.driver._repair import fetch
 from retape.schedule import Advance
 from retape.schedule._action import Action
 from retape.schedule._online import Online, Placement
-from retape.storage import SnapshotStore
+from retape.storage import Place, SnapshotStore
 
 if TYPE_CHECKING:
-    from retape.driver._loop import Run, Slot
+    from retape.driver._loop import Run
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -102,27 +102,28 @@ def _place(
         # Where one was lost it is made anew, in the program's memory.
         run.working = run.copied(run.look(run.at))
     for at, near, far in placed.moved:
-        _move(run, at * alpha, near, far)
+        to = Place(at * alpha, far[1], far[0])
+        _move(run, Place(at * alpha, near[1], near[0]), to)
     for at, slot in placed.dropped:
-        run.drop(at * alpha, (placed.tier, slot))
+        run.drop(Place(at * alpha, slot, placed.tier))
     if placed.slot is not None:
-        run.put(step, (placed.tier, placed.slot), capsule)
+        run.put(Place(step, placed.slot, placed.tier), capsule)
     return state
 
 
-def _move(run: Run[C, A, R], step: int, near: Slot, far: Slot) -> None:
+def _move(run: Run[C, A, R], near: Place, far: Place) -> None:
     """Put what is in one slot into another, on another tier."""
     # One that was lost with an earlier process is made again.
-    capsule = fetch(run, step, near)
+    capsule = fetch(run, near)
     began = perf_counter()
     # First out, then in: a store of one kind knows a snapshot by its step.
-    run.store.drop(step, near[1], near[0])
-    del run.slots[near]
-    run.store.put(step, far[1], far[0], capsule, run.machine.nbytes(capsule))
-    run.slots[far] = step
-    run.tiers.freed(near[0])
-    run.tiers.read(near[0])
-    run.tiers.wrote(far[0])
+    run.store.drop(near)
+    del run.slots[near.where]
+    run.store.put(far, capsule, run.machine.nbytes(capsule))
+    run.slots[far.where] = far
+    run.tiers.freed(near.tier)
+    run.tiers.read(near.tier)
+    run.tiers.wrote(far.tier)
     run.spend("storage", began)
 
 
@@ -140,7 +141,7 @@ def _find_place(
         if step % alpha:
             continue
         try:
-            capsule = store.get(step, 0, "disk")
+            capsule = store.get(Place(step, 0, "disk"))
         except SnapshotError:
             continue
         reached = state
@@ -152,9 +153,10 @@ def _find_place(
         if step // alpha in asked.positions:
             reached = asked
         held = zip(reached.positions, reached.slots, reached.tiers, strict=False)
-        run.slots = {(tier, slot): at * alpha for at, slot, tier in held}
+        places = [Place(at * alpha, slot, tier) for at, slot, tier in held]
+        run.slots = {place.where: place for place in places}
         run.tiers.took_up(reached.tiers)
-        store.keep_only(set(run.slots.values()))
+        store.keep_only({place.step for place in places})
         run.at = run.skipped = step
         run.went_on()
         if run.proof is not None:

@@ -12,66 +12,63 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import SnapshotError
 from retape.driver._proof import confirmed
+from retape.storage import Place
 
 if TYPE_CHECKING:
-    from retape.driver._loop import Run, Slot
+    from retape.driver._loop import Run
 
 C = TypeVar("C")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-def fetch(run: Run[C, A, R], step: int, slot: Slot) -> Any:
+def fetch(run: Run[C, A, R], place: Place) -> Any:
     """The capsule or the tape in a slot; recomputed if it is lost."""
     began = perf_counter()
     try:
-        return _get(run, step, slot)
+        return _get(run, place)
     except SnapshotError:
         run.report.repaired += 1
     finally:
         run.spend("storage", began)
-    at, capsule, lost = _earlier(run, step)
+    at, capsule, lost = _earlier(run, place.step)
     capsule = run.copied(capsule)
     run.report.repaired += len(lost)
     if run.total is not None:
-        run.total += run.tapes.get(slot, step) - at
+        run.total += run.tapes.get(place.where, place.step) - at
     run.tell()
     made: Any = capsule
-    for between, place in [*reversed(lost), (step, slot)]:
-        if at < between:
-            capsule, at = run.advance(capsule, at, between)
-        tier, number = place
-        run.store.drop(between, number, tier, tape=place in run.tapes)
-        run.tiers.freed(tier)
-        if place in run.tapes:
-            stop = run.tapes[place]
-            made, capsule = run.tape(capsule, between, stop)
-            run.put(between, place, made, stop)
+    for each in [*reversed(lost), place]:
+        if at < each.step:
+            capsule, at = run.advance(capsule, at, each.step)
+        run.store.drop(each)
+        run.tiers.freed(each.tier)
+        if each.tape:
+            stop = run.tapes[each.where]
+            made, capsule = run.tape(capsule, each.step, stop)
+            run.put(each, made, stop)
             at = stop
         else:
-            made = capsule = run.keep(between, place, capsule)
+            made = capsule = run.keep(each, capsule)
     return made
 
 
-def _earlier(run: Run[C, A, R], step: int) -> tuple[int, C, list[tuple[int, Slot]]]:
+def _earlier(run: Run[C, A, R], step: int) -> tuple[int, C, list[Place]]:
     """The latest readable state before `step`, and what is lost in between."""
-    held = sorted(((at, place) for place, at in run.slots.items()), reverse=True)
-    lost: list[tuple[int, Slot]] = []
-    for at, place in held:
-        if at >= step:
+    lost: list[Place] = []
+    for place in sorted(run.slots.values(), reverse=True):
+        if place.step >= step:
             continue
         try:
-            value = _get(run, at, place)
+            value = _get(run, place)
         except SnapshotError:
-            lost.append((at, place))
+            lost.append(place)
         else:
-            if place not in run.tapes:
-                return at, value, lost
+            if not place.tape:
+                return place.step, value, lost
     return 0, run.machine.start(), lost
 
 
-def _get(run: Run[C, A, R], step: int, slot: Slot) -> Any:
-    tier, number = slot
-    tape = slot in run.tapes
-    found: Any = run.store.get(step, number, tier, tape=tape)
-    return found if tape else confirmed(run, step, found)
+def _get(run: Run[C, A, R], place: Place) -> Any:
+    found: Any = run.store.get(place)
+    return found if place.tape else confirmed(run, place.step, found)

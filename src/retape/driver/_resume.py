@@ -16,7 +16,7 @@ from retape._errors import MachineError, SnapshotError
 from retape.driver._proof import confirmed
 from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
-from retape.storage import Record, SnapshotStore
+from retape.storage import Place, Record, SnapshotStore
 
 if TYPE_CHECKING:
     from retape.driver._loop import Run
@@ -50,9 +50,9 @@ def skip_done(
 
 def kept_steps(run: Run[C, A, R]) -> tuple[set[int], set[int]]:
     """The steps at which the states and the tapes begin that a schedule holds."""
-    tapes = {run.slots[slot] for slot in run.tapes}
-    states = {at for slot, at in run.slots.items() if slot not in run.tapes}
-    return states, tapes
+    held = run.slots.values()
+    tapes = {place.step for place in held if place.tape}
+    return {place.step for place in held if not place.tape}, tapes
 
 
 def _skip_reversed(run: Run[C, A, R], rest: Iterator[Action], left: int) -> None:
@@ -88,7 +88,7 @@ def _skip_stored(
     for i in range(len(ahead) - 1, -1, -1):
         for step in _steps_at(ahead[i], there):
             try:
-                capsule = store.get(step, -1, "disk")
+                capsule = store.get(Place(step, -1, "disk"))
             except SnapshotError:
                 continue
             for done in ahead[:i]:
@@ -123,14 +123,15 @@ def _note(run: Run[C, A, R], action: Action) -> None:
     """Follow what an action that is skipped does to the slots, and its work."""
     match action:
         case Store(step, slot, tier):
-            run.slots[tier, slot] = step
+            run.slots[tier, slot] = Place(step, slot, tier)
             run.tiers.holds(tier)
         case Drop(_, slot, tier):
             del run.slots[tier, slot]
             run.tiers.freed(tier)
             run.tapes.pop((tier, slot), None)
         case Tape(start, stop, slot, tier):
-            run.slots[tier, slot], run.tapes[tier, slot] = start, stop
+            run.slots[tier, slot] = Place(start, slot, tier, tape=True)
+            run.tapes[tier, slot] = stop
             run.tiers.holds(tier)
             run.skipped += stop - start
         case Advance(start, stop) | Reverse(start, stop):

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from retape._bytes import parse_bytes
 from retape._errors import StoreError
-from retape.storage._background import Background, Job, Key
-from retape.storage._base import Record, SnapshotStore, is_durable
+from retape.storage._background import Background, Job
+from retape.storage._base import Key, Place, Record, SnapshotStore, is_durable
 from retape.storage._trees._tree import copy_tree, tree_nbytes
 from retape.storage._wrapper import StoreWrapper
 
@@ -46,12 +46,12 @@ class AsyncStore(StoreWrapper[C]):
     Examples:
         >>> import tempfile
         >>> from retape import DiskStore
-        >>> from retape.storage import AsyncStore
+        >>> from retape.storage import AsyncStore, Place
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = AsyncStore(DiskStore(path))
         ...     _ = store.open("an example")
-        ...     store.put(7, 0, "disk", (1, 2.5), 16)
-        ...     found = store.get(7, 0, "disk")
+        ...     store.put(Place(7, 0, "disk"), (1, 2.5), 16)
+        ...     found = store.get(Place(7, 0, "disk"))
         ...     store.close()
         >>> found
         (1, 2.5)
@@ -105,12 +105,10 @@ class AsyncStore(StoreWrapper[C]):
         self.flush()
         self.inner.forget_records()
 
-    def save(
-        self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
-    ) -> bool:
+    def save(self, place: Place, nbytes: int) -> bool:
         self.flush()
         self._thread.forget_reads()
-        return self.inner.save(step, slot, tier, nbytes, tape=tape)
+        return self.inner.save(place, nbytes)
 
     @property
     def peak_snapshots(self) -> int:
@@ -141,20 +139,11 @@ class AsyncStore(StoreWrapper[C]):
         self._forget()
         return record
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
-        key, store = (step, tape), self.inner
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
+        key, store = place.key, self.inner
         job = Job(
-            f"step {step} could not be written",
-            lambda: store.put(step, slot, tier, capsule, nbytes, tape=tape),
+            f"step {place.step} could not be written",
+            lambda: store.put(place, capsule, nbytes),
             nbytes,
             key,
             capsule,
@@ -162,33 +151,32 @@ class AsyncStore(StoreWrapper[C]):
         self._thread.submit(job)
         self._sizes[key] = nbytes
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        self.prefetch(step, slot, tier, tape=tape)
-        return self._thread.take((step, tape))
+    def get(self, place: Place) -> C:
+        self.prefetch(place)
+        return self._thread.take(place.key)
 
-    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
+    def prefetch(self, place: Place) -> bool:
         """Begin to read a snapshot that `get` will ask for; true, since it does so."""
         store = self.inner
-        self._thread.begin((step, tape), lambda: store.get(step, slot, tier, tape=tape))
+        self._thread.begin(place.key, lambda: store.get(place))
         return True
 
-    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        key, store = (step, tape), self.inner
+    def drop(self, place: Place) -> None:
+        key, store = place.key, self.inner
         if key not in self._sizes:
             # Of an earlier process: the inner store alone knows how large it is.
             self.flush()
-            store.drop(step, slot, tier, tape=tape)
+            store.drop(place)
             self._kept = self.inner.nbytes - sum(self._sizes.values())
             return
         del self._sizes[key]
-        what = f"step {step} could not be dropped"
-        drop = lambda: store.drop(step, slot, tier, tape=tape)  # noqa: E731
-        self._thread.submit(Job(what, drop, key=key))
+        what = f"step {place.step} could not be dropped"
+        self._thread.submit(Job(what, lambda: store.drop(place), key=key))
 
-    def has(self, step: int, *, tape: bool = False) -> bool:
+    def has(self, place: Place) -> bool:
         """Tell whether there is a snapshot of this state or tape."""
         self.flush()
-        return self.inner.has(step, tape=tape)
+        return self.inner.has(place)
 
     def has_room(self, nbytes: int) -> bool:
         """Whether one more snapshot of this size would be within the capacities."""

@@ -9,13 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from retape._bytes import parse_bytes
 from retape._errors import SnapshotError, StoreError
-
-Key: TypeAlias = tuple[int, bool]
-"""The step at which a snapshot begins, and whether it is a tape."""
+from retape.storage._base import Key
 
 
 class Job(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 
@@ -28,6 +28,35 @@ class Record:
 
 C = TypeVar("C")
 
+Key: TypeAlias = tuple[int, bool]
+"""The step at which a snapshot begins, and whether it is a tape."""
+
+
+class Place(NamedTuple):
+    """Which snapshot: of what, and where a schedule puts it.
+
+    Attributes:
+        step: The step before which a state stands, or at which a tape begins.
+        slot: The number of the slot, on its tier.
+        tier: Its tier.
+        tape: Whether it is the tape of a stage; otherwise it is a state.
+    """
+
+    step: int
+    slot: int
+    tier: str = "memory"
+    tape: bool = False
+
+    @property
+    def key(self) -> Key:
+        """What it is of: so another process knows it, which has other slots."""
+        return self.step, self.tape
+
+    @property
+    def where(self) -> tuple[str, int]:
+        """The tier and the slot, which holds one snapshot at a time."""
+        return self.tier, self.slot
+
 
 class AnotherRun(StoreError):
     """A store holds another run than the one that it was opened for.
@@ -50,10 +79,10 @@ class SnapshotStore(Generic[C]):
     otherwise. What is put around another store is a `StoreWrapper`, which hands every
     question on. `retape.testing.check_store` tries the laws.
 
-    A capsule is opaque, and so are its bytes, which the caller measures. `step` names
-    the state that a slot holds, for messages and for files. A slot must be empty before
-    `put` and full before `get` and `drop`. Under a mixed plan a slot may hold the tape
-    of the stage that begins at `step` in the place of a capsule; `tape` then tells.
+    A capsule is opaque, and so are its bytes, which the caller measures. Which one is
+    meant a `Place` says: a store goes by its slot, or by the step that it is of. A slot
+    must be empty before `put` and full before `get` and `drop`. Under a mixed plan it
+    may hold the tape of a stage in the place of a capsule.
 
     Attributes:
         peak_snapshots: The most snapshots held at once.
@@ -66,17 +95,17 @@ class SnapshotStore(Generic[C]):
         >>> class Shelf(SnapshotStore):
         ...     def __init__(self):
         ...         self.held, self.nbytes = {}, 0
-        ...     def put(self, step, slot, tier, capsule, nbytes, *, tape=False):
-        ...         self.held[tier, slot] = capsule, nbytes
+        ...     def put(self, place, capsule, nbytes):
+        ...         self.held[place.where] = capsule, nbytes
         ...         self.nbytes += nbytes
         ...         self.peak_snapshots = max(self.peak_snapshots, len(self.held))
         ...         self.peak_bytes = max(self.peak_bytes, self.nbytes)
-        ...     def get(self, step, slot, tier, *, tape=False):
-        ...         if (tier, slot) not in self.held:
+        ...     def get(self, place):
+        ...         if place.where not in self.held:
         ...             raise retape.StoreError("the slot is empty")
-        ...         return self.held[tier, slot][0]
-        ...     def drop(self, step, slot, tier, *, tape=False):
-        ...         self.nbytes -= self.held.pop((tier, slot))[1]
+        ...         return self.held[place.where][0]
+        ...     def drop(self, place):
+        ...         self.nbytes -= self.held.pop(place.where)[1]
         >>> import retape
         >>> len(check_store(Shelf))
         5
@@ -88,24 +117,15 @@ class SnapshotStore(Generic[C]):
     peak_bytes: int = 0
     nbytes: int = 0
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
         """Keep a capsule. Raises `StoreError` if it cannot be kept."""
         raise NotImplementedError
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
+    def get(self, place: Place) -> C:
         """Give a capsule back. Raises `StoreError` if it cannot be trusted."""
         raise NotImplementedError
 
-    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+    def drop(self, place: Place) -> None:
         """Free the slot."""
         raise NotImplementedError
 
@@ -195,9 +215,7 @@ class SnapshotStore(Generic[C]):
         """Whether `save` may have something to move."""
         return False
 
-    def save(
-        self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
-    ) -> bool:
+    def save(self, place: Place, nbytes: int) -> bool:
         """Move a snapshot to where it outlives the process; whether it was moved.
 
         Raises:
@@ -212,7 +230,7 @@ class SnapshotStore(Generic[C]):
         """Whether `prefetch` does something."""
         return False
 
-    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
+    def prefetch(self, place: Place) -> bool:
         """Begin to read a snapshot that `get` will ask for; whether it does so."""
         return False
 
@@ -239,10 +257,10 @@ class SnapshotStore(Generic[C]):
         """The steps whose snapshots are there; tapes are not among them."""
         raise _ends(self)
 
-    def has(self, step: int, *, tape: bool = False) -> bool:
-        """Whether a later process would find this state or tape."""
+    def has(self, place: Place) -> bool:
+        """Whether a later process would find this state or tape, in whatever slot."""
         try:
-            self.get(step, -1, "disk", tape=tape)
+            self.get(place)
         except SnapshotError:
             return False
         return True

@@ -18,10 +18,10 @@ from typing import Any, SupportsFloat, TypeAlias, TypeVar, cast
 
 from retape._errors import SnapshotError, StoreError
 from retape._warn import warn
-from retape.storage._base import Record, SnapshotStore
+from retape.storage._base import Key, Place, Record, SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
 from retape.storage._codec import encode
-from retape.storage._run_directory import Folder, Key, RunDirectory, another_run
+from retape.storage._run_directory import Folder, RunDirectory, another_run
 
 C = TypeVar("C")
 
@@ -55,11 +55,12 @@ class DiskStore(SnapshotStore[C]):
     Examples:
         >>> import tempfile
         >>> from retape import DiskStore
+        >>> from retape.storage import Place
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = DiskStore(path)
         ...     _ = store.open("an example")
-        ...     store.put(7, 0, "disk", (1, 2.5), 16)
-        ...     store.get(7, 0, "disk")
+        ...     store.put(Place(7, 0, "disk"), (1, 2.5), 16)
+        ...     store.get(Place(7, 0, "disk"))
         (1, 2.5)
     """
 
@@ -178,11 +179,11 @@ class DiskStore(SnapshotStore[C]):
             return False
 
     def steps(self) -> set[int]:
-        return {step for kind, step in self._directory.snapshots() if kind == "step"}
+        return {step for step, tape in self._directory.snapshots() if not tape}
 
-    def has(self, step: int, *, tape: bool = False) -> bool:
+    def has(self, place: Place) -> bool:
         """Whether there is a file of this state or tape."""
-        return self._directory.has(_key(step, tape))
+        return self._directory.has(place.key)
 
     def has_room(self, nbytes: int) -> bool:
         """Whether one more snapshot of this size would be within both capacities."""
@@ -190,7 +191,7 @@ class DiskStore(SnapshotStore[C]):
 
     def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
         found = self._directory.snapshots()
-        kept = {_key(k, False) for k in steps} | {_key(k, True) for k in tapes}
+        kept = {(k, False) for k in steps} | {(k, True) for k in tapes}
         for key in found - kept:
             self._directory.remove(key)
         self._forget()
@@ -198,20 +199,9 @@ class DiskStore(SnapshotStore[C]):
             self._sizes[key] = self._directory.label(key).get("nbytes", 0)
         self.nbytes = sum(self._sizes.values())
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
-        check_room(
-            self, f"`{self._directory}`", step, nbytes, len(self._sizes), self.nbytes
-        )
-        key = _key(step, tape)
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
+        step, key, held = place.step, place.key, len(self._sizes)
+        check_room(self, f"`{self._directory}`", step, nbytes, held, self.nbytes)
         data = encode(capsule, {**self._tag(key), "nbytes": nbytes})
         self._dropped.pop(key, None)
         while self._dropped and self._over(nbytes):
@@ -229,8 +219,8 @@ class DiskStore(SnapshotStore[C]):
         self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
         self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        key = _key(step, tape)
+    def get(self, place: Place) -> C:
+        key = place.key
         value, label = self._directory.get(key)
         label.pop("nbytes", None)
         if label != self._tag(key):
@@ -240,8 +230,8 @@ class DiskStore(SnapshotStore[C]):
             )
         return value
 
-    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        key = _key(step, tape)
+    def drop(self, place: Place) -> None:
+        key = place.key
         self._dropped[key] = self._sizes.pop(key, 0)
         self.nbytes -= self._dropped[key]
 
@@ -274,7 +264,8 @@ class DiskStore(SnapshotStore[C]):
         self._directory.release()
 
     def _tag(self, key: Key) -> dict[str, object]:
-        return {"run": self._label, key[0]: key[1]}
+        step, tape = key
+        return {"run": self._label, "tape" if tape else "step": step}
 
     def _record_label(self, value: Any) -> dict[str, object]:
         """What a record is of; `value` is what it holds."""
@@ -302,10 +293,6 @@ class DiskStore(SnapshotStore[C]):
         count = len(self._sizes) + len(self._dropped) + 1
         held = self.nbytes + sum(self._dropped.values()) + nbytes
         return not fits(self, count, held)
-
-
-def _key(step: int, tape: bool) -> Key:
-    return "tape" if tape else "step", step
 
 
 def _check_path(path: object) -> None:

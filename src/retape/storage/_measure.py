@@ -11,7 +11,7 @@ from typing import Any
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import StoreError
-from retape.storage._base import SnapshotStore, is_durable
+from retape.storage._base import Place, SnapshotStore, is_durable
 from retape.storage._disk import DiskStore
 
 
@@ -96,15 +96,15 @@ def _measured(store: SnapshotStore[Any], nbytes: int, snapshots: int) -> Speed:
         for slot in range(max(1, snapshots)):
             field = source.random(max(1, nbytes // 8))
             began = perf_counter()
-            store.put(slot, slot, "disk", field, field.nbytes)
+            store.put(Place(slot, slot, "disk"), field, field.nbytes)
             store.flush()
             writes.append(perf_counter() - began)
         for slot in range(len(writes)):
             began = perf_counter()
-            store.get(slot, slot, "disk")
+            store.get(Place(slot, slot, "disk"))
             reads.append(perf_counter() - began)
         for slot in range(len(writes)):
-            store.drop(slot, slot, "disk")
+            store.drop(Place(slot, slot, "disk"))
     finally:
         if durable is not None:
             durable.clear()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from retape._errors import StoreError
-from retape.storage._base import SnapshotStore
+from retape.storage._base import Place, SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
 
 C = TypeVar("C")
@@ -20,9 +20,10 @@ class MemoryStore(SnapshotStore[C]):
 
     Examples:
         >>> from retape import MemoryStore
+        >>> from retape.storage import Place
         >>> store = MemoryStore()
-        >>> store.put(0, 0, "memory", "a state", 7)
-        >>> store.get(0, 0, "memory"), store.peak_bytes
+        >>> store.put(Place(0, 0), "a state", 7)
+        >>> store.get(Place(0, 0)), store.peak_bytes
         ('a state', 7)
     """
 
@@ -56,38 +57,32 @@ class MemoryStore(SnapshotStore[C]):
         """Whether one more snapshot of this size would be within both capacities."""
         return fits(self, len(self._slots) + 1, self.nbytes + nbytes)
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
-        if (tier, slot) in self._slots:
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
+        step, slot, tier, _ = place
+        held = self._slots.get(place.where)
+        if held is not None:
             raise StoreError(
-                f"slot {slot} on tier {tier!r} holds step {self._slots[tier, slot][0]} "
-                f"and cannot take step {step}. Drop it first."
+                f"slot {slot} on tier {tier!r} holds step {held[0]} and cannot take "
+                f"step {step}. Drop it first."
             )
         check_room(
             self, "this `MemoryStore`", step, nbytes, len(self._slots), self.nbytes
         )
-        self._slots[tier, slot] = (step, capsule, nbytes)
+        self._slots[place.where] = (step, capsule, nbytes)
         self.nbytes += nbytes
         self.peak_snapshots = max(self.peak_snapshots, len(self._slots))
         self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        return self._held(step, slot, tier)[1]
+    def get(self, place: Place) -> C:
+        return self._held(place)[1]
 
-    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        self.nbytes -= self._held(step, slot, tier)[2]
-        del self._slots[tier, slot]
+    def drop(self, place: Place) -> None:
+        self.nbytes -= self._held(place)[2]
+        del self._slots[place.where]
 
-    def _held(self, step: int, slot: int, tier: str) -> tuple[int, C, int]:
-        held = self._slots.get((tier, slot))
+    def _held(self, place: Place) -> tuple[int, C, int]:
+        step, slot, tier, _ = place
+        held = self._slots.get(place.where)
         if held is None or held[0] != step:
             what = "is empty" if held is None else f"holds step {held[0]}"
             raise StoreError(

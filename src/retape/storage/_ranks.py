@@ -20,7 +20,13 @@ from typing import NamedTuple, TypeVar
 
 from retape._errors import StoreError
 from retape._warn import warn
-from retape.storage._base import AnotherRun, Record, SnapshotStore, check_store_inside
+from retape.storage._base import (
+    AnotherRun,
+    Place,
+    Record,
+    SnapshotStore,
+    check_store_inside,
+)
 from retape.storage._group import Communicator, Group, unlike
 from retape.storage._wrapper import StoreWrapper
 
@@ -58,7 +64,7 @@ class RankStore(StoreWrapper[C]):
     Examples:
         >>> import tempfile
         >>> from retape import DiskStore
-        >>> from retape.storage import RankStore
+        >>> from retape.storage import Place, RankStore
         >>> class Alone:
         ...     def Get_rank(self): return 0
         ...     def Get_size(self): return 1
@@ -66,7 +72,7 @@ class RankStore(StoreWrapper[C]):
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = RankStore(DiskStore(path), Alone())
         ...     _ = store.open("an example")
-        ...     store.put(0, 0, "disk", 1.5, 8)
+        ...     store.put(Place(0, 0, "disk"), 1.5, 8)
         ...     sorted(store.steps())
         [0]
     """
@@ -114,8 +120,8 @@ class RankStore(StoreWrapper[C]):
     def has_room(self, nbytes: int) -> bool:
         return self.agree(self.inner.has_room(nbytes))
 
-    def has(self, step: int, *, tape: bool = False) -> bool:
-        return self.agree(self.inner.has(step, tape=tape))
+    def has(self, place: Place) -> bool:
+        return self.agree(self.inner.has(place))
 
     def flush(self) -> None:
         self._together("write what waits", self.inner.flush)
@@ -174,28 +180,19 @@ class RankStore(StoreWrapper[C]):
         found = self._group.heard(self.inner.steps())
         return set[int].intersection(*found)
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
-        self._same("keeps", step, tape)
-        put = partial(self.inner.put, step, slot, tier, capsule, nbytes, tape=tape)
-        self._together(f"keep step {step}", put)
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
+        self._same("keeps", place)
+        put = partial(self.inner.put, place, capsule, nbytes)
+        self._together(f"keep step {place.step}", put)
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        self._same("reads", step, tape)
-        get = partial(self.inner.get, step, slot, tier, tape=tape)
-        return self._together(f"read step {step}", get)
+    def get(self, place: Place) -> C:
+        self._same("reads", place)
+        get = partial(self.inner.get, place)
+        return self._together(f"read step {place.step}", get)
 
-    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+    def drop(self, place: Place) -> None:
         try:
-            self.inner.drop(step, slot, tier, tape=tape)
+            self.inner.drop(place)
         except StoreError as error:
             # Of a write in the background: the others hear of it next.
             self._failed = error
@@ -236,14 +233,14 @@ class RankStore(StoreWrapper[C]):
                 f"rank {other[0]} runs `{other[1]}`. Pass the same plan on all of them."
             )
 
-    def _same(self, does: str, step: int, tape: bool) -> None:
+    def _same(self, does: str, place: Place) -> None:
         """Refuse ranks that go different ways."""
-        places = self._group.heard((step, tape))
+        places = self._group.heard(place.key)
         if (other := unlike(places)) is not None:
-            rank, place = other
+            rank, key = other
             raise StoreError(
                 f"the ranks disagree about the schedule: rank 0 {does} step "
-                f"{places[0][0]} and rank {rank} step {place[0]}. Pass the same "
+                f"{places[0][0]} and rank {rank} step {key[0]}. Pass the same "
                 "number of steps and the same plan on all of them, and let `done` "
                 "be true at the same step."
             )

@@ -188,11 +188,11 @@ class RemoteStore(DiskStore[C]):
         StoreError: If fsspec knows no such URL, or a package for it is missing.
 
     Examples:
-        >>> from retape.storage import RemoteStore
+        >>> from retape.storage import Place, RemoteStore
         >>> store = RemoteStore("memory://an-example/run", every=30)
         >>> _ = store.open("an example")
-        >>> store.put(7, 0, "disk", (1, 2.5), 16)
-        >>> store.get(7, 0, "disk")
+        >>> store.put(Place(7, 0, "disk"), (1, 2.5), 16)
+        >>> store.get(Place(7, 0, "disk"))
         (1, 2.5)
     """
 

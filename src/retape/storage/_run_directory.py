@@ -9,15 +9,12 @@ import errno
 import io
 import os
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._base import AnotherRun
+from retape.storage._base import AnotherRun, Key
 from retape.storage._codec import decode, label_in, read_label
 from retape.storage._file_lock import Lock, NoLock, sync_directory
-
-Key: TypeAlias = tuple[str, int]
-"""What a file holds, a state ("step") or a "tape", and the step at which it begins."""
 
 RECORD = "record.npz"
 RECORD_BEFORE = "record-before.npz"
@@ -89,7 +86,7 @@ class Folder:
 
     def name(self, key: Key) -> str:
         """The name of a state or a tape."""
-        return f"{key[0]}-{key[1]:012d}.npz"
+        return f"{stem_of(key)}.npz"
 
     def where(self, key: Key) -> str:
         """Where it is, for messages."""
@@ -114,7 +111,7 @@ class Folder:
             stem, dot, last = name.partition(".")
             kind, _, step = stem.partition("-")
             if dot + last == suffix and kind in ("step", "tape") and step.isdigit():
-                key = kind, int(step)
+                key = int(step), kind == "tape"
                 if self.name(key) == f"{stem}.npz":
                     found.add(key)
         return found
@@ -166,6 +163,17 @@ class Folder:
         """Remove both records; snapshots without one are a run at its beginning."""
         for name in (RECORD_BEFORE, RECORD):
             self.unlink(name)
+
+
+def stem_of(key: Key) -> str:
+    """What the name of a snapshot's file, and of the folder of its arrays, begins with.
+
+    Examples:
+        >>> stem_of((7, False)), stem_of((7, True))
+        ('step-000000000007', 'tape-000000000007')
+    """
+    step, tape = key
+    return f"{'tape' if tape else 'step'}-{step:012d}"
 
 
 class RunDirectory(Folder):

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._base import AnotherRun, Record, SnapshotStore, is_durable
+from retape.storage._base import (
+    AnotherRun,
+    Place,
+    Record,
+    SnapshotStore,
+    is_durable,
+)
 
 C = TypeVar("C")
 
@@ -34,11 +40,12 @@ class TieredStore(SnapshotStore[C]):
     Examples:
         >>> import tempfile
         >>> from retape import DiskStore, MemoryStore, TieredStore
+        >>> from retape.storage import Place
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = TieredStore(MemoryStore(capacity=1), DiskStore(path))
         ...     _ = store.open("an example")
-        ...     store.put(0, 0, "memory", 1.5, 8)
-        ...     store.put(3, 1, "memory", 2.5, 8)
+        ...     store.put(Place(0, 0), 1.5, 8)
+        ...     store.put(Place(3, 1), 2.5, 8)
         ...     sorted(store.steps())
         [3]
     """
@@ -47,7 +54,7 @@ class TieredStore(SnapshotStore[C]):
     disk: SnapshotStore[C]
     peak_snapshots: int = field(default=0, init=False, repr=False)
     peak_bytes: int = field(default=0, init=False, repr=False)
-    _place: dict[tuple[str, int], bool] = field(
+    _is_far: dict[tuple[str, int], bool] = field(
         default_factory=dict[tuple[str, int], bool], init=False, repr=False
     )
     _durable: list[Any] = field(init=False, repr=False, compare=False)
@@ -132,33 +139,23 @@ class TieredStore(SnapshotStore[C]):
         """Tell whether there is room for one more snapshot of this size."""
         return any(part.has_room(nbytes) for part in self._parts())
 
-    def has(self, step: int, *, tape: bool = False) -> bool:
+    def has(self, place: Place) -> bool:
         """Tell whether a later process would find this state or tape."""
-        return any(part.has(step, tape=tape) for part in self._durable)
+        return any(part.has(place) for part in self._durable)
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
-        is_far = self._wants_far(tier) or not self.memory.has_room(nbytes)
-        self._part(is_far).put(step, slot, tier, capsule, nbytes, tape=tape)
-        self._place[tier, slot] = is_far
-        self.peak_snapshots = max(self.peak_snapshots, len(self._place))
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
+        is_far = self._wants_far(place.tier) or not self.memory.has_room(nbytes)
+        self._part(is_far).put(place, capsule, nbytes)
+        self._is_far[place.where] = is_far
+        self.peak_snapshots = max(self.peak_snapshots, len(self._is_far))
         self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        return self._holder(step, slot, tier, tape).get(step, slot, tier, tape=tape)
+    def get(self, place: Place) -> C:
+        return self._holder(place).get(place)
 
-    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
+    def prefetch(self, place: Place) -> bool:
         """Tell the part that holds a snapshot of a read; whether it reads ahead."""
-        part = self._part(self._place.get((tier, slot), True))
-        return part.prefetch(step, slot, tier, tape=tape)
+        return self._part(self._is_far.get(place.where, True)).prefetch(place)
 
     @property
     def reads_ahead(self) -> bool:
@@ -172,22 +169,20 @@ class TieredStore(SnapshotStore[C]):
     def saves(self) -> bool:
         return self._in_memory or any(part.saves for part in self._parts())
 
-    def save(
-        self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
-    ) -> bool:
+    def save(self, place: Place, nbytes: int) -> bool:
         """Move a snapshot to where it outlives the process; whether it was moved.
 
         Raises:
             StoreError: If the far part has no room for it, or cannot write.
         """
-        is_far = self._place.get((tier, slot), True)
+        is_far = self._is_far.get(place.where, True)
         if is_far or not self._in_memory:
-            return self._part(is_far).save(step, slot, tier, nbytes, tape=tape)
-        capsule = self.memory.get(step, slot, tier, tape=tape)
-        self.disk.put(step, slot, tier, capsule, nbytes, tape=tape)
-        self.memory.drop(step, slot, tier, tape=tape)
-        self._place[tier, slot] = True
-        self.disk.save(step, slot, tier, nbytes, tape=tape)
+            return self._part(is_far).save(place, nbytes)
+        capsule = self.memory.get(place)
+        self.disk.put(place, capsule, nbytes)
+        self.memory.drop(place)
+        self._is_far[place.where] = True
+        self.disk.save(place, nbytes)
         return True
 
     def is_near(self, tier: str) -> bool:
@@ -211,20 +206,20 @@ class TieredStore(SnapshotStore[C]):
             return tier in self._far_tiers
         return tier == "disk" and self._in_memory
 
-    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        is_far = self._place.pop((tier, slot), None)
+    def drop(self, place: Place) -> None:
+        is_far = self._is_far.pop(place.where, None)
         if is_far is None:
-            found = [part for part in self._durable if part.has(step, tape=tape)]
+            found = [part for part in self._durable if part.has(place)]
             part = found[0] if found else self.disk
         else:
             part = self._part(is_far)
-        part.drop(step, slot, tier, tape=tape)
+        part.drop(place)
 
     def open(self, label: str) -> Record | None:
         # What an earlier call has left in memory, when it ended early, is lost, too.
         if self._in_memory:
             self.memory.forget()
-        self._place.clear()
+        self._is_far.clear()
         self.peak_snapshots = self.peak_bytes = 0
         opened: list[Any] = []
         records: list[Record] = []
@@ -277,16 +272,16 @@ class TieredStore(SnapshotStore[C]):
             for part in others:
                 part.close()
 
-    def _holder(self, step: int, slot: int, tier: str, tape: bool) -> Any:
+    def _holder(self, place: Place) -> Any:
         """The part that holds a snapshot, of this process or an earlier one."""
-        is_far = self._place.get((tier, slot))
+        is_far = self._is_far.get(place.where)
         if is_far is not None:
             return self._part(is_far)
         for part in self._durable:
-            if part.has(step, tape=tape):
+            if part.has(place):
                 return part
         raise SnapshotError(
-            f"step {step} was in memory when its process ended. Its state is "
+            f"step {place.step} was in memory when its process ended. Its state is "
             "recomputed from an earlier one."
         )
 

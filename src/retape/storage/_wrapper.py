@@ -17,15 +17,15 @@ class StoreWrapper(SnapshotStore[C]):
 
     Examples:
         >>> import retape
-        >>> from retape.storage import StoreWrapper
+        >>> from retape.storage import Place, StoreWrapper
         >>> class Counting(StoreWrapper):
         ...     def __init__(self, inner):
         ...         self.inner, self.puts = inner, 0
-        ...     def put(self, *place, **named):
+        ...     def put(self, place, capsule, nbytes):
         ...         self.puts += 1
-        ...         super().put(*place, **named)
+        ...         super().put(place, capsule, nbytes)
         >>> store = Counting(retape.MemoryStore(capacity=1))
-        >>> store.put(0, 0, "memory", "a state", 7)
+        >>> store.put(Place(0, 0), "a state", 7)
         >>> store.puts, store.has_room(7), store.peak_bytes
         (1, False, 7)
     """
@@ -43,8 +43,8 @@ def _handed_on(name: str) -> Any:
     if not callable(getattr(SnapshotStore, name)):
         return property(lambda self: getattr(self.inner, name))
 
-    def asked(self: StoreWrapper[Any], *given: Any, **named: Any) -> Any:
-        return getattr(self.inner, name)(*given, **named)
+    def asked(self: StoreWrapper[Any], *given: Any) -> Any:
+        return getattr(self.inner, name)(*given)
 
     return asked
 

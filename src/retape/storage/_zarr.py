@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape._extras import require
-from retape.storage._base import Record
+from retape.storage._base import Place, Record
 from retape.storage._disk import DiskStore
-from retape.storage._sharded._array_directory import ArrayDirectory, stem_of
+from retape.storage._run_directory import stem_of
+from retape.storage._sharded._array_directory import ArrayDirectory
 from retape.storage._sharded._array_files import (
     DTYPES,
     SavedArray,
@@ -62,12 +63,12 @@ class ZarrStore(DiskStore[C]):
     Examples:
         >>> import tempfile
         >>> import jax.numpy as jnp
-        >>> from retape.storage import ZarrStore
+        >>> from retape.storage import Place, ZarrStore
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = ZarrStore(path)
         ...     _ = store.open("an example")
-        ...     store.put(7, 0, "disk", (jnp.arange(3.0), 2.5), 20)
-        ...     found = store.get(7, 0, "disk")
+        ...     store.put(Place(7, 0, "disk"), (jnp.arange(3.0), 2.5), 20)
+        ...     found = store.get(Place(7, 0, "disk"))
         ...     store.close()
         >>> found
         (Array([0., 1., 2.], dtype=float32), 2.5)
@@ -98,28 +99,18 @@ class ZarrStore(DiskStore[C]):
         arrays = self._arrays
         return arrays.agree(said) if isinstance(arrays, SharedDirectory) else said
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
-        key = ("tape" if tape else "step", step)
-        folder = self._arrays.new_folder(stem_of(key))
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
+        folder = self._arrays.new_folder(stem_of(place.key))
         try:
             saved: Any = self._save(capsule, folder)
-            DiskStore.put(self, step, slot, tier, saved, nbytes, tape=tape)
+            DiskStore.put(self, place, saved, nbytes)
         except StoreError:
             self._arrays.remove_folder(folder)
             raise
-        self._arrays.keep_one(key, folder)
+        self._arrays.keep_one(place.key, folder)
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        return self._load(DiskStore.get(self, step, slot, tier, tape=tape))
+    def get(self, place: Place) -> C:
+        return self._load(DiskStore.get(self, place))
 
     def record_due(self) -> bool:
         found = DiskStore.record_due(self)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from retape._errors import StoreError
-from retape.storage import Record, SnapshotStore
+from retape.storage import Place, Record, SnapshotStore
 from retape.storage._base import is_durable
 from retape.testing._compare import seen
 from retape.testing._laws import tried
@@ -57,11 +57,11 @@ class Trial:
 
     def put(self, step: int, slot: int, value: int, nbytes: int = 100) -> None:
         """Put one of the values."""
-        self.store.put(step, slot, "memory", self.values[value], nbytes)
+        self.store.put(Place(step, slot), self.values[value], nbytes)
 
     def holds(self, step: int, slot: int, value: int) -> bool:
         """Tell whether a slot gives back one of the values."""
-        found = self.store.get(step, slot, "memory")
+        found = self.store.get(Place(step, slot))
         return seen(found, self.view) == seen(self.values[value], self.view)
 
 
@@ -76,27 +76,27 @@ def what_is_put_is_given_back(trial: Trial) -> Iterator[str]:
         if not trial.holds(step, slot, slot):
             yield f"the state before step {step} in slot {slot} came back different"
     for slot, step in enumerate((3, 7, 1)):
-        trial.store.drop(step, slot, "memory")
+        trial.store.drop(Place(step, slot))
 
 
 def a_slot_is_free_again(trial: Trial) -> Iterator[str]:
     """A slot that was dropped can be filled again, with another step or the same."""
     trial.put(4, 0, 0)
-    trial.store.drop(4, 0, "memory")
+    trial.store.drop(Place(4, 0))
     trial.put(9, 0, 1)
     if not trial.holds(9, 0, 1):
         yield "slot 0 gave back what it had held before"
-    trial.store.drop(9, 0, "memory")
+    trial.store.drop(Place(9, 0))
     trial.put(9, 0, 2)
     if not trial.holds(9, 0, 2):
         yield "the state before step 9, put again, came back as it was at first"
-    trial.store.drop(9, 0, "memory")
+    trial.store.drop(Place(9, 0))
 
 
 def an_empty_slot_is_an_error(trial: Trial) -> Iterator[str]:
     """`get` of a slot that holds nothing is a `StoreError`."""
     try:
-        trial.store.get(5, 3, "memory")
+        trial.store.get(Place(5, 3))
     except StoreError:
         return
     except Exception as error:  # whatever it is, it is not what was promised
@@ -109,10 +109,10 @@ def the_most_is_counted(trial: Trial) -> Iterator[str]:
     """`peak_snapshots` and `peak_bytes` are the most that were held at once."""
     trial.put(2, 0, 0, 100)
     trial.put(6, 1, 1, 30)
-    trial.store.drop(2, 0, "memory")
+    trial.store.drop(Place(2, 0))
     trial.put(8, 0, 2, 20)
-    trial.store.drop(8, 0, "memory")
-    trial.store.drop(6, 1, "memory")
+    trial.store.drop(Place(8, 0))
+    trial.store.drop(Place(6, 1))
     peaks = trial.store.peak_snapshots, trial.store.peak_bytes
     if trial.store.counts_other_bytes:
         # A store that packs counts what it keeps.
@@ -125,14 +125,14 @@ def tapes_are_kept_apart(trial: Trial) -> Iterator[str]:
     """A tape and a state that begin at the same step do not replace each other."""
     tape = [(1, 2.5), None]
     trial.put(3, 0, 0)
-    trial.store.put(3, 1, "memory", tape, 50, tape=True)
+    trial.store.put(Place(3, 1, tape=True), tape, 50)
     if not trial.holds(3, 0, 0):
         yield "the tape took the place of the state"
-    found = trial.store.get(3, 1, "memory", tape=True)
+    found = trial.store.get(Place(3, 1, tape=True))
     if seen(found) != seen(tape):
         yield "the tape came back different"
-    trial.store.drop(3, 0, "memory")
-    trial.store.drop(3, 1, "memory", tape=True)
+    trial.store.drop(Place(3, 0))
+    trial.store.drop(Place(3, 1, tape=True))
 
 
 def the_next_process_finds_it(trial: Trial) -> Iterator[str]:
@@ -157,7 +157,7 @@ def what_is_dropped_waits_for_the_record(trial: Trial) -> Iterator[str]:
     trial.put(7, 1, 1)
     trial.store.record(Record(9, 9, None, _LABEL))
     there = trial.store.steps()
-    trial.store.drop(7, 1, "memory")
+    trial.store.drop(Place(7, 1))
     trial.reopen()
     lost = there - trial.store.steps()
     if lost:
@@ -239,7 +239,7 @@ def check_store(
         >>> check_store(retape.MemoryStore)[0]
         '`peak_snapshots` and `peak_bytes` are the most that were held at once.'
         >>> class Forgetful(retape.MemoryStore):
-        ...     def drop(self, step, slot, tier, *, tape=False):
+        ...     def drop(self, place):
         ...         self._slots.clear()
         >>> check_store(Forgetful)
         Traceback (most recent call last):

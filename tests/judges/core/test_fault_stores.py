@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import retape
-from retape.storage import CodecStore, bounded
+from retape.storage import CodecStore, Place, bounded
 
 CODECS: dict[str, Any] = {
     "lossless": "lossless",
@@ -36,8 +36,8 @@ STATES: dict[str, Any] = {
 def test_a_codec_keeps_what_is_not_finite_and_does_not_warn(codec, state):
     given = np.array(STATES[state])
     store: CodecStore[Any] = CodecStore(retape.MemoryStore(), CODECS[codec])
-    store.put(0, 0, "memory", given, given.nbytes)
-    found = store.get(0, 0, "memory")
+    store.put(Place(0, 0), given, given.nbytes)
+    found = store.get(Place(0, 0))
     for part in (np.real, np.imag):
         finite = np.isfinite(part(given))
         assert np.array_equal(

@@ -245,9 +245,9 @@ def test_what_is_in_memory_is_written_when_a_run_is_asked_to_stop(name, tmp_path
 )
 def test_a_measured_write_is_one_that_has_ended(name, tmp_path):
     class Slow(DiskStore):
-        def put(self, *place, **named):
+        def put(self, place, capsule, nbytes):
             time.sleep(0.03)
-            super().put(*place, **named)
+            super().put(place, capsule, nbytes)
 
     assert measure(stack(name, tmp_path, Slow), nbytes="10 kB").write >= 0.02
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
-from retape.storage._base import Record, SnapshotStore, check_store_inside
+from retape.storage._base import Key, Place, Record, SnapshotStore, check_store_inside
 from retape.storage._codec import UNREADABLE
 from retape.storage._codecs._codec import Codec, named
 from retape.storage._codecs._lossy import (
@@ -70,10 +70,10 @@ class CodecStore(StoreWrapper[C]):
     Examples:
         >>> import numpy as np
         >>> from retape import MemoryStore
-        >>> from retape.storage import CodecStore, bounded
+        >>> from retape.storage import CodecStore, Place, bounded
         >>> store = CodecStore(MemoryStore(), bounded(relative=1e-3))
         >>> field = np.sin(np.linspace(0, 3, 10_000))
-        >>> store.put(0, 0, "memory", field, field.nbytes)
+        >>> store.put(Place(0, 0), field, field.nbytes)
         >>> store.raw_bytes, store.packed_bytes < 8_000, store.largest_error < 1e-3
         (80000, True, True)
     """
@@ -93,7 +93,7 @@ class CodecStore(StoreWrapper[C]):
         self.ratio = ratio
         self.raw_bytes = self.packed_bytes = 0
         self.largest_error = 0.0
-        self._sizes: dict[tuple[int, bool], tuple[int, int]] = {}
+        self._sizes: dict[Key, tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         return f"CodecStore({self.inner!r}, codec={self.codec})"
@@ -138,35 +138,24 @@ class CodecStore(StoreWrapper[C]):
         self._sizes.clear()
         self.inner.forget()
 
-    def save(
-        self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
-    ) -> bool:
-        packed = self._sizes.get((step, tape), (nbytes, nbytes))[1]
-        return self.inner.save(step, slot, tier, packed, tape=tape)
+    def save(self, place: Place, nbytes: int) -> bool:
+        packed = self._sizes.get(place.key, (nbytes, nbytes))[1]
+        return self.inner.save(place, packed)
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
+    def put(self, place: Place, capsule: C, nbytes: int) -> None:
         packed, size = self._packed(capsule)
         self._measure(capsule, packed)
         self.raw_bytes += nbytes
         self.packed_bytes += size
-        self._keep_promise(step, tape, nbytes, size)
-        self.inner.put(step, slot, tier, packed, size, tape=tape)
+        self._keep_promise(place.key, nbytes, size)
+        self.inner.put(place, packed, size)
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        return _unpacked(self.inner.get(step, slot, tier, tape=tape), step)
+    def get(self, place: Place) -> C:
+        return _unpacked(self.inner.get(place), place.step)
 
-    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        self._sizes.pop((step, tape), None)
-        self.inner.drop(step, slot, tier, tape=tape)
+    def drop(self, place: Place) -> None:
+        self._sizes.pop(place.key, None)
+        self.inner.drop(place)
 
     def _counted(self, nbytes: int) -> int:
         return nbytes if self.ratio is None else -(-nbytes // self.ratio).__int__()
@@ -197,15 +186,15 @@ class CodecStore(StoreWrapper[C]):
                 error = float(np.abs(decompress(spec, data) - leaf).max())
                 self.largest_error = max(self.largest_error, error / largest)
 
-    def _keep_promise(self, step: int, tape: bool, nbytes: int, size: int) -> None:
+    def _keep_promise(self, key: Key, nbytes: int, size: int) -> None:
         """Refuse snapshots that need more than a plan in bytes was told."""
-        self._sizes[step, tape] = nbytes, size
+        self._sizes[key] = nbytes, size
         if self.ratio is None:
             return
         raw, packed = map(sum, zip(*self._sizes.values(), strict=True))
         if packed > self._counted(raw):
             raise StoreError(
-                f"`ratio={self.ratio:g}` is not kept: with step {step} there are "
+                f"`ratio={self.ratio:g}` is not kept: with step {key[0]} there are "
                 f"{format_bytes(raw)} of snapshots in {format_bytes(packed)}, a factor "
                 f"of {raw / packed:.3g}. Pass a smaller ratio, or another codec."
             )

@@ -8,8 +8,14 @@ from shutil import rmtree
 from typing import TypeVar
 
 from retape._errors import SnapshotError
+from retape.storage._base import Key
 from retape.storage._codec import read_label
-from retape.storage._run_directory import RECORD, RECORD_BEFORE, Key, RunDirectory
+from retape.storage._run_directory import (
+    RECORD,
+    RECORD_BEFORE,
+    RunDirectory,
+    stem_of,
+)
 
 T = TypeVar("T")
 
@@ -83,8 +89,3 @@ class ArrayDirectory(RunDirectory):
         for found in (self.path / "arrays").glob("*-*-*"):
             if found.name.rpartition("-")[0] not in stems:
                 self.remove_folder(found.name)
-
-
-def stem_of(key: Key) -> str:
-    """What the folders of a snapshot's arrays begin with."""
-    return f"{key[0]}-{key[1]:012d}"

@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from retape._errors import StoreError
+from retape.storage._base import Key
 from retape.storage._codec import decode
 from retape.storage._group import Communicator, Group, unlike
-from retape.storage._run_directory import Key
 from retape.storage._sharded._array_directory import ArrayDirectory
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from torch import nn
 import retape
 import retape.torch
 from retape.schedule import Advance, Chain, Reverse, Schedule
+from retape.storage import Place
 from tests.engines.eager.api.test_program_forms import assert_same, outcome
 
 
@@ -153,9 +154,9 @@ class TierSpy(retape.MemoryStore[Any]):
         super().__init__()
         self.tiers: list[str] = []
 
-    def put(self, step: int, slot: int, tier: str, *args: Any, **more: Any) -> None:
-        self.tiers.append(tier)
-        super().put(step, slot, tier, *args, **more)
+    def put(self, place: Place, capsule: Any, nbytes: int) -> None:
+        self.tiers.append(place.tier)
+        super().put(place, capsule, nbytes)
 
 
 def test_snapshots_of_a_budget_in_a_store() -> None:

@@ -22,7 +22,7 @@ from retape.engines.eager.keep._copies import Event, HostCopies
 from retape.engines.eager.trace._geometry import below_autograd, storage_refcount
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._run import Run
-from retape.storage import SnapshotStore
+from retape.storage import Place, SnapshotStore
 from retape.storage._base import is_durable
 from retape.storage._disk import AnyStore, store_of
 from retape.storage._memory import MemoryStore
@@ -34,11 +34,10 @@ _LABEL = "snapshots of retape.torch"
 class Away:
     """Stands for a storage that is in a store."""
 
-    __slots__ = ("device", "key", "nbytes", "tier")
+    __slots__ = ("device", "nbytes", "place")
 
     def __init__(self, key: int, nbytes: int, device: torch.device, tier: str) -> None:
-        self.key = key
-        self.tier = tier
+        self.place = Place(key, key, tier)
         self.nbytes = nbytes
         self.device = device
 
@@ -76,7 +75,7 @@ class Vault:
         """A new storage with the bytes that were put away."""
         while any(each is away for each, _, _ in self._leaving):
             self._write_oldest()
-        value = self._store.get(away.key, away.key, away.tier)
+        value = self._store.get(away.place)
         with below_autograd():
             content = torch.from_numpy(value) if self.as_arrays else value
             return self._copies.to_device(content, away.device)
@@ -84,7 +83,7 @@ class Vault:
     def read_ahead(self, away: Away) -> None:
         """Begin to read what `get` will be asked for, if the store can."""
         if self._reads_ahead and not self._leaving:
-            self._store.prefetch(away.key, away.key, away.tier)
+            self._store.prefetch(away.place)
 
     def drop(self, away: Away) -> None:
         """Free what was put away; with the last of it the store is left."""
@@ -92,7 +91,7 @@ class Vault:
             if entry[0] is away:
                 self._leaving.remove(entry)
                 return
-        self._store.drop(away.key, away.key, away.tier)
+        self._store.drop(away.place)
 
     def next_snapshot(self) -> None:
         """Wait for the copies of all snapshots but the last."""
@@ -124,7 +123,7 @@ class Vault:
 
     def _write(self, away: Away, content: torch.Tensor) -> None:
         value = content.numpy() if self.as_arrays else content
-        self._store.put(away.key, away.key, away.tier, value, away.nbytes)
+        self._store.put(away.place, value, away.nbytes)
 
 
 class LazyStorages(dict[int, Any]):

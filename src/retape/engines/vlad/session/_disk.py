@@ -24,7 +24,7 @@ from retape.engines.vlad.language._core import (
     walk,
 )
 from retape.engines.vlad.language._program import Program
-from retape.storage import SnapshotStore, StoreWrapper
+from retape.storage import Place, SnapshotStore, StoreWrapper
 from retape.storage._disk import DiskStore
 from retape.storage._memory import MemoryStore
 from retape.storage._tiered import TieredStore
@@ -97,21 +97,12 @@ class PackedStore(StoreWrapper[Any]):
     pack: Callable[[Any], Any]
     unpack: Callable[[Any], Any]
 
-    def put(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: Any,
-        nbytes: int,
-        *,
-        tape: bool = False,
-    ) -> None:
+    def put(self, place: Place, capsule: Any, nbytes: int) -> None:
         packed = self.pack(capsule)
-        self.inner.put(step, slot, tier, packed, nbytes, tape=tape)
+        self.inner.put(place, packed, nbytes)
 
-    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> Any:
-        return self.unpack(self.inner.get(step, slot, tier, tape=tape))
+    def get(self, place: Place) -> Any:
+        return self.unpack(self.inner.get(place))
 
 
 def is_outermost(level: int, outermost: str) -> bool:
