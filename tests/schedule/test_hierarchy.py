@@ -22,7 +22,7 @@ def checked(schedule):
     room = {tier.name: tier.snapshots for tier in schedule.tiers}
     n, stage = schedule.length, schedule.stage
     counts = replay(schedule, n, capacity=room, stage=stage)
-    predicted, sweeps = schedule.counts_and_sweeps()
+    predicted, sweeps = schedule.counts(), schedule.sweeps
     assert counts == predicted and counts.advances <= sweeps * max(0, n - 1)
     assert list(predicted.tiers) == list(room)
     used = {name: each for name, each in predicted.tiers.items() if each.stores}

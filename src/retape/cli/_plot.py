@@ -10,7 +10,7 @@ from retape._errors import PlanError, StoreError
 from retape.cli._options import add_plan_and_length, count, sizes_of
 from retape.cli._waiting import waiting
 from retape.plan._parse import parse_plan
-from retape.plan._prediction import AnySchedule
+from retape.schedule._offline import Offline
 
 _WIDTH = 100
 """Characters in a row where the output is not a terminal."""
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write(schedule: AnySchedule, title: str, out: str) -> None:
+def _write(schedule: Offline, title: str, out: str) -> None:
     from retape.viz._figure import draw_figure
 
     figure = draw_figure(schedule, title=title)

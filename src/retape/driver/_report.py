@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from retape._bytes import format_bytes
 from retape.driver._memory_trace import MemoryTrace
-from retape.schedule._cost import TierCounts
+from retape.schedule._cost import Counts
 
 
 def _no_seconds() -> dict[str, float]:
@@ -12,18 +12,20 @@ def _no_seconds() -> dict[str, float]:
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Counts):
     """Counts of one run, which are taken while it runs.
 
     Attributes:
-        length: Steps of the run.
         advances: Steps run without a tape.
         taped: Steps taped and swept back.
         stores: Snapshots written.
         restores: Snapshots read.
         reverses: Stages.
-        longest_stage: The most steps on the tape at once.
         peak_snapshots: The most snapshots alive at once.
+        longest_stage: The most steps on the tape at once.
+        kept_tapes: Tapes written to slots, under a mixed plan.
+        tiers: The counts of each tier that the schedule names, by its name.
+        length: Steps of the run.
         peak_bytes: The most bytes of snapshots alive at once.
         repaired: Snapshots that were lost or damaged, and recomputed.
         resumed: Whether an earlier process had begun the run; the counts are then those
@@ -33,29 +35,16 @@ class Report:
             "storage" (writing, reading and dropping snapshots).
         checked: Steps run besides, to tell what a step from a snapshot does: a store
             that outlives its process takes a run up only where that is as it was.
-        kept_tapes: Tapes written to slots, under a mixed plan.
-        tiers: The counts of each tier that the schedule names, by its name.
         memory: What was predicted and measured over time, where that was asked for;
             `retape.viz.timeline` draws it.
     """
 
     length: int = 0
-    advances: int = 0
-    taped: int = 0
-    stores: int = 0
-    restores: int = 0
-    reverses: int = 0
-    longest_stage: int = 0
-    peak_snapshots: int = 0
     peak_bytes: int = 0
     repaired: int = 0
     resumed: bool = False
     seconds: dict[str, float] = field(default_factory=_no_seconds, compare=False)
-    kept_tapes: int = 0
     checked: int = field(default=0, compare=False)
-    tiers: dict[str, TierCounts] = field(
-        default_factory=dict[str, TierCounts], compare=False, repr=False
-    )
     memory: MemoryTrace | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:

@@ -25,8 +25,9 @@ from retape.plan._options import (
     check_split,
 )
 from retape.plan._pick import pick
-from retape.plan._prediction import AnySchedule, Bytes, Prediction, Resolved
+from retape.plan._prediction import Bytes, Prediction, Resolved, predicted
 from retape.schedule import OnlineBinomial, Schedule
+from retape.schedule._offline import Offline
 from retape.schedule._online import Online
 from retape.schedule._split import Split
 from retape.schedule._whole import whole
@@ -189,9 +190,13 @@ class Plan:
             Resolved(alpha=1, d=3, t=2)
         """
         n = None if n is None else whole("n", n, 0)
+        return self._resolve(n, both_bytes(capsule_bytes, tape_bytes))
+
+    def _resolve(self, n: int | None, sizes: Bytes | None) -> Resolved:
+        """`resolve`, of what has been checked; a subclass has its own."""
         if n == 0:
             return Resolved(1, 0, 0)
-        alpha, d = pick(self, n, both_bytes(capsule_bytes, tape_bytes))
+        alpha, d = pick(self, n, sizes)
         if n is None:
             return Resolved(alpha, d, None)
         alpha = min(alpha, n)
@@ -204,7 +209,7 @@ class Plan:
         n: int,
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
-    ) -> AnySchedule:
+    ) -> Offline:
         """The schedule that this plan means for a run of n steps.
 
         Args:
@@ -227,7 +232,12 @@ class Plan:
             Drop(step=0, slot=0, tier='memory')
             Reverse(start=0, stop=2)
         """
-        alpha, d, _ = self.resolve(n, capsule_bytes, tape_bytes)
+        n = whole("n", n, 0)
+        return self._schedule(n, both_bytes(capsule_bytes, tape_bytes))
+
+    def _schedule(self, n: int, sizes: Bytes | None) -> Offline:
+        """`schedule`, of what has been checked; a subclass has its own."""
+        alpha, d, _ = self._resolve(n, sizes)
         return Schedule(n, d, alpha, self.split)
 
     def online(
@@ -248,7 +258,11 @@ class Plan:
             >>> retape.fixed_space(snapshots=3).online()
             OnlineBinomial(snapshots=3, stage=1, placement='least-cost')
         """
-        alpha, d, _ = self.resolve(None, capsule_bytes, tape_bytes)
+        return self._online(both_bytes(capsule_bytes, tape_bytes))
+
+    def _online(self, sizes: Bytes | None) -> Online:
+        """`online`, of what has been checked; a subclass has its own."""
+        alpha, d, _ = self._resolve(None, sizes)
         return OnlineBinomial(d, alpha)
 
     def predict(
@@ -274,17 +288,9 @@ class Plan:
             >>> prediction.advances, prediction.peak_snapshots, prediction.t
             (3999, 9, 5)
         """
-        n = whole("n", n, 0)
-        alpha, d, t = self.resolve(n, capsule_bytes, tape_bytes)
-        counts = Schedule(n, d, alpha, self.split).counts()
-        both = both_bytes(capsule_bytes, tape_bytes)
-        if both is None or self.offload is None:
-            peak = counts.peak_bytes(*both) if both else None
-            return Prediction(alpha, d, t or 0, counts, peak)
-        w, r = both
-        host = counts.peak_snapshots * w
-        peak = counts.peak_bytes(0, r)
-        return Prediction(alpha, d, t or 0, counts, peak, host_bytes=host)
+        sizes = both_bytes(capsule_bytes, tape_bytes)
+        schedule = self._schedule(whole("n", n, 0), sizes)
+        return predicted(schedule, sizes, on_host=self.offload is not None)
 
     def with_stage(self, stage: int) -> Self:
         """The same plan with stages of so many steps, unless the user has fixed them.

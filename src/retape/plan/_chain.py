@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._options import Kind, keeps_tapes
-from retape.plan._prediction import Prediction
+from retape.plan._prediction import Bytes
 from retape.plan._scheduled import ScheduledPlan
 from retape.schedule import Chain
-from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -31,14 +30,9 @@ class ChainPlan(ScheduledPlan):
         """Slots may hold tapes, unless the user says otherwise."""
         return "tape" in self.store
 
-    def schedule(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Chain:
+    def _schedule(self, n: int, sizes: Bytes | None) -> Chain:
         """The cheapest persistent schedule; the bytes are those of the plan."""
-        if whole("n", n) != len(self.forward):
+        if n != len(self.forward):
             raise PlanError(
                 f"this chain has {len(self.forward)} steps and the run has {n}. Pass "
                 "`forward`, `states` and `tapes` with one entry for every step."
@@ -50,25 +44,6 @@ class ChainPlan(ScheduledPlan):
             self.limit,
             self.units,
             keep_tapes=self.keeps_tapes,
-        )
-
-    def predict(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Prediction:
-        """Predict the counts and the cost of the run, without running it."""
-        schedule = self.schedule(n, capsule_bytes, tape_bytes)
-        counts = schedule.counts()
-        return Prediction(
-            counts.longest_stage,
-            counts.peak_snapshots,
-            schedule.sweeps(),
-            counts,
-            schedule.peak_bytes(),
-            cost=schedule.cost(),
-            bound=schedule.bound(),
         )
 
 

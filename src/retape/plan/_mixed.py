@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import both_bytes
 from retape.plan._pick import MANY_STEPS
-from retape.plan._prediction import Prediction
+from retape.plan._prediction import Bytes
 from retape.plan._scheduled import ScheduledPlan, stage_within
 from retape.schedule import Mixed, OnlineMixed
-from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -31,61 +29,23 @@ class MixedSpace(ScheduledPlan):
         """States are placed while the end is not known, and tapes on the way back."""
         return False
 
-    def schedule(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Mixed:
+    def _schedule(self, n: int, sizes: Bytes | None) -> Mixed:
         """The mixed schedule; with bytes, slots are shared out by bytes."""
-        return Mixed(n, *self._room(whole("n", n), capsule_bytes, tape_bytes))
+        return Mixed(n, *self._room(n, sizes))
 
-    def online(
-        self, capsule_bytes: int | None = None, tape_bytes: int | None = None
-    ) -> OnlineMixed:
-        """The same while the end of a run is not known."""
-        return OnlineMixed(*self._room(MANY_STEPS, capsule_bytes, tape_bytes))
+    def _online(self, sizes: Bytes | None) -> OnlineMixed:
+        return OnlineMixed(*self._room(MANY_STEPS, sizes))
 
-    def _room(
-        self, n: int, capsule_bytes: int | None, tape_bytes: int | None
-    ) -> tuple[int, int, int, int]:
+    def _room(self, n: int, sizes: Bytes | None) -> tuple[int, int, int, int]:
         """What all slots, a state and a tape take, and the stage length."""
-        both = both_bytes(capsule_bytes, tape_bytes)
-        w, r = both if both and min(both) > 0 else (1, 1)
+        w, r = sizes if sizes and min(sizes) > 0 else (1, 1)
         alpha = stage_within(n, self.stage, w // r)
         # Whole units, rounded so that bytes are kept: a tape takes several slots, or
         # a state's bytes hold several tapes.
-        tape = -(-alpha * r // w) if both else 1
-        state = min(_FINEST, max(1, w // (alpha * r))) if both else 1
-        return self._slots * state, state, tape, alpha
-
-    def predict(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Prediction:
-        """Predict a run of n steps, without running it."""
-        schedule = self.schedule(n, capsule_bytes, tape_bytes)
-        counts, sweeps = schedule.counts_and_sweeps()
-        both, peak = both_bytes(capsule_bytes, tape_bytes), None
-        if both:
-            w, r = both
-            held = schedule.heaviest(w, schedule.stage * r)
-            peak = held + counts.longest_stage * r
-        return Prediction(
-            schedule.stage,
-            self._slots,
-            sweeps,
-            counts,
-            peak,
-            bound=schedule.bound(),
-        )
-
-    @property
-    def _slots(self) -> int:
+        tape = -(-alpha * r // w) if sizes else 1
+        state = min(_FINEST, max(1, w // (alpha * r))) if sizes else 1
         assert self.snapshots is not None, "`fixed_space` has it"
-        return self.snapshots
+        return self.snapshots * state, state, tape, alpha
 
     def __repr__(self) -> str:
         given = f"snapshots={self.snapshots}"

@@ -6,8 +6,8 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from retape._bytes import format_bytes
-from retape.schedule import Chain, Hierarchy, Mixed, Schedule
 from retape.schedule._cost import Counts
+from retape.schedule._offline import Offline
 
 Bytes: TypeAlias = tuple[int, int]
 """A capsule's bytes w, and the bytes r of the tape of one step."""
@@ -56,10 +56,6 @@ def _no_uses() -> dict[str, TierUse]:
     return {}
 
 
-AnySchedule: TypeAlias = Schedule | Mixed | Hierarchy | Chain
-"""What a plan may mean: an iterable of actions, with `counts()`."""
-
-
 def shown_tiers(tiers: Mapping[str, TierUse]) -> str:
     """The uses of tiers in words."""
     return ", ".join(
@@ -80,7 +76,6 @@ class Prediction:
         counts: Exactly what a replay of the schedule counts.
         peak_bytes: Memory for the snapshots at their most and the longest tape, in
             bytes; `None` without the bytes of a capsule and of a taped step.
-        disk_bytes: The same on disk, for a plan that uses one.
         host_bytes: The same in the host's memory, for a plan with `offload="host"`.
         cost: In the unit of a plan that knows costs.
         bound: The plan is the best of its kind (1.0), or its cost, if it has one, or
@@ -94,13 +89,17 @@ class Prediction:
     t: int
     counts: Counts
     peak_bytes: int | None
-    disk_bytes: int | None = None
     host_bytes: int | None = None
     cost: float | None = None
     bound: float = 1.0
     tiers: Mapping[str, TierUse] = field(
         default_factory=_no_uses, compare=False, repr=False
     )
+
+    @property
+    def disk_bytes(self) -> int | None:
+        """Of the snapshots on disk at their most, for a plan that uses one."""
+        return self.tiers["disk"].nbytes if "disk" in self.tiers else None
 
     @property
     def advances(self) -> int:
@@ -144,3 +143,32 @@ class Prediction:
             f"times), {self.stores} stores, {self.peak_snapshots} snapshots, "
             f"peak {peak}{more}"
         )
+
+
+def predicted(
+    schedule: Offline, sizes: Bytes | None, *, on_host: bool = False
+) -> Prediction:
+    """What a run under a schedule comes to.
+
+    Args:
+        schedule: The schedule.
+        sizes: The bytes of a capsule and of the tape of a step, if they are known.
+        on_host: Whether snapshots wait in the host's memory, apart from the device's.
+    """
+    counts, host = schedule.counts(), None
+    peak, w = schedule.peak_bytes(sizes), None
+    if sizes is not None:
+        w, r = sizes
+        if on_host:
+            peak, host = schedule.peak_bytes((0, r)), counts.peak_snapshots * w
+    return Prediction(
+        max(1, counts.longest_stage),
+        schedule.slots,
+        schedule.sweeps,
+        counts,
+        peak,
+        host_bytes=host,
+        cost=schedule.cost(),
+        bound=schedule.bound(),
+        tiers=tier_uses(counts, w) if schedule.tier_names else {},
+    )

@@ -11,7 +11,7 @@ from typing import ClassVar
 from retape._errors import PlanError
 from retape.plan._base import Plan
 from retape.plan._pick import refuse_unknown_length
-from retape.plan._prediction import Resolved
+from retape.plan._prediction import Bytes, Resolved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -25,12 +25,7 @@ class ScheduledPlan(Plan):
         """Its schedule comes out of a dynamic programme over all steps."""
         return True
 
-    def resolve(
-        self,
-        n: int | None,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Resolved:
+    def _resolve(self, n: int | None, sizes: Bytes | None) -> Resolved:
         """Refused: this plan is no (alpha, d, t); `schedule` and `predict` work."""
         if n is None and self.needs_length:
             since = "schedule comes out of a dynamic programme"

@@ -6,15 +6,13 @@ from typing import Any, NoReturn
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
-from retape.plan._base import both_bytes
 from retape.plan._pick import MANY_STEPS
-from retape.plan._prediction import Bytes, Prediction, Resolved, tier_uses
+from retape.plan._prediction import Bytes, Resolved
 from retape.plan._scheduled import ScheduledPlan, stage_within
 from retape.plan._stage_length import stage_for_snapshots
 from retape.schedule import Hierarchy, OnlineTiers
 from retape.schedule._hierarchy import check_tiers
 from retape.schedule._tier import StepCosts, Tier
-from retape.schedule._whole import whole
 
 DISK = 5.0
 """What a disk's write or read costs where nothing else is said, in steps."""
@@ -53,71 +51,33 @@ class Tiers(ScheduledPlan):
     def counts_bytes(self) -> bool:
         return any(isinstance(tier.snapshots, str) for tier in self.levels)
 
-    def schedule(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Hierarchy:
+    def _schedule(self, n: int, sizes: Bytes | None) -> Hierarchy:
         """The cheapest schedule over all tiers."""
         check_steps(n)
-        return Hierarchy(n, *self._filled(n, capsule_bytes, tape_bytes))
+        return Hierarchy(n, *self._filled(n, sizes))
 
-    def online(
-        self, capsule_bytes: int | None = None, tape_bytes: int | None = None
-    ) -> OnlineTiers:
-        """The same while the end of a run is not known."""
+    def _online(self, sizes: Bytes | None) -> OnlineTiers:
         if self.needs_length:
             self.resolve(None)
-        return OnlineTiers(*self._filled(MANY_STEPS, capsule_bytes, tape_bytes))
+        return OnlineTiers(*self._filled(MANY_STEPS, sizes))
 
     def _filled(
-        self, n: int, capsule_bytes: int | None, tape_bytes: int | None
+        self, n: int, sizes: Bytes | None
     ) -> tuple[tuple[Tier, ...], StepCosts, int]:
         """The tiers with numbers of snapshots, the costs of a stage and its length."""
-        both = both_bytes(capsule_bytes, tape_bytes)
         near, *others = self.levels
-        alpha, first = near_slots(near, n, self.stage, both)
-        counts = [first, *(far_slots(tier, both) for tier in others)]
+        alpha, first = near_slots(near, n, self.stage, sizes)
+        counts = [first, *(far_slots(tier, sizes) for tier in others)]
         if n > alpha:
-            check_room(f"`levels={self.levels!r}`", sum(counts), capsule_bytes)
+            said = f"`levels={self.levels!r}`"
+            check_room(said, sum(counts), sizes[0] if sizes else None)
         filled = tuple(
             replace(tier, snapshots=count)
             for tier, count in zip(self.levels, counts, strict=True)
         )
         return filled, stage_costs(self.costs, alpha), alpha
 
-    def predict(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Prediction:
-        """Predict the counts and the cost of n steps, without running them."""
-        schedule = self.schedule(n, capsule_bytes, tape_bytes)
-        counts, sweeps = schedule.counts_and_sweeps()
-        both = both_bytes(capsule_bytes, tape_bytes)
-        w, r = both or (0, 0)
-        near = counts.tiers[self.levels[0].name].peak * w + counts.longest_stage * r
-        has_disk = "disk" in self.far_tiers
-        return Prediction(
-            schedule.stage,
-            sum(int(tier.snapshots) for tier in schedule.tiers),
-            sweeps,
-            counts,
-            near if both else None,
-            disk_bytes=counts.peak_disk * w if both and has_disk else None,
-            cost=schedule.cost(),
-            bound=schedule.bound(),
-            tiers=tier_uses(counts, w if both else None),
-        )
-
-    def resolve(
-        self,
-        n: int | None,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Resolved:
+    def _resolve(self, n: int | None, sizes: Bytes | None) -> Resolved:
         """Refused: this plan is no (alpha, d, t), and may need the number of steps."""
         if n is None and self.needs_length:
             raise PlanError(
@@ -128,7 +88,7 @@ class Tiers(ScheduledPlan):
                 "filled as the run goes on, with a `TieredStore` whose far part is one "
                 "of several."
             )
-        return super(Tiers, self).resolve(n, capsule_bytes, tape_bytes)
+        return super(Tiers, self)._resolve(n, sizes)
 
 
 def tiers(
@@ -232,7 +192,7 @@ MOST_STEPS = 10**300
 
 def check_steps(n: int) -> None:
     """Refuse more steps than costs can be summed over."""
-    if whole("n", n) > MOST_STEPS:
+    if n > MOST_STEPS:
         raise PlanError(
             "`n` has more than 300 digits, and costs are numbers of floating "
             "point, which end at 10^308. Pass fewer steps."

@@ -52,6 +52,7 @@ from retape.schedule._chain_table import ChainCosts, ChainTable
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
 from retape.schedule._in_use import in_use
+from retape.schedule._offline import Offline
 from retape.schedule._running_sums import running_sums
 from retape.schedule._whole import settle
 
@@ -61,7 +62,7 @@ def _is_number(cost: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Offline):
     """The cheapest persistent schedule of a chain of unequal steps in a byte budget.
 
     Args:
@@ -224,14 +225,25 @@ class Chain:
         """The counts of a replay: a chain is short enough to be gone through."""
         return replay(self, len(self.forward))
 
+    @property
+    def stages(self) -> int:
+        """Of one step or more, as they are taped."""
+        return self.counts().reverses
+
+    @property
+    def slots(self) -> int:
+        """The most that are in use at once: the budget is one of bytes."""
+        return self.counts().peak_snapshots
+
+    @property
     def sweeps(self) -> int:
-        """The most times that a step is advanced."""
         advances = (a for a in self if isinstance(a, Advance))
         once = ((a.start, a.stop, 1) for a in advances)
         return max(running_sums(once, len(self.forward)), default=0)
 
-    def peak_bytes(self) -> int:
-        """The most bytes of snapshots and tape at once, in the sizes given."""
+    def peak_bytes(self, sizes: tuple[int, int] | None = None) -> int:
+        """The most bytes of snapshots and tape at once, in the chain's own sizes."""
+        del sizes
         peak = 0
         for now in in_use(self, self._state_bytes, self._tape_bytes):
             beside = 0

@@ -67,7 +67,7 @@ def replay(
                 "stream is not a schedule; report it to whoever made it."
             )
     state.end()
-    return state.counts()
+    return state.counts
 
 
 _Slot: TypeAlias = tuple[str, int]
@@ -83,14 +83,7 @@ class _Replay:
     left: int = field(init=False)
     slots: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
     done: bool = False
-    advances: int = 0
-    taped: int = 0
-    stores: int = 0
-    restores: int = 0
-    reverses: int = 0
-    kept_tapes: int = 0
-    peak: int = 0
-    longest: int = 0
+    counts: Counts = field(default_factory=Counts)
     tiers: TierMeter = field(default_factory=TierMeter)
     # The end of the tape in a slot; `slots` has its start.
     tapes: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
@@ -112,7 +105,7 @@ class _Replay:
                     return "the slot holds a tape, from which no step can be run"
                 self.tiers.read(tier)
                 self.at = step
-                self.restores += 1
+                self.counts.restores += 1
                 return ""
             case Drop(step, slot, tier):
                 if reason := self._holds(step, slot, tier):
@@ -137,7 +130,7 @@ class _Replay:
         if stop >= self.left:
             return f"it runs to step {stop}, and only steps below {self.left} are left"
         self.at = stop
-        self.advances += stop - start
+        self.counts.advances += stop - start
         return ""
 
     def _store(self, step: int, slot: int, tier: str) -> str:
@@ -145,7 +138,7 @@ class _Replay:
             return f"the working capsule is {_where(self.at)}, not at step {step}"
         if reason := self._occupy(step, slot, tier):
             return reason
-        self.stores += 1
+        self.counts.stores += 1
         return ""
 
     def _occupy(self, step: int, slot: int, tier: str) -> str:
@@ -155,7 +148,8 @@ class _Replay:
             return "slots are numbered from 0"
         self.slots[tier, slot] = step
         self.tiers.wrote(tier)
-        self.peak = max(self.peak, len(self.slots))
+        counts = self.counts
+        counts.peak_snapshots = max(counts.peak_snapshots, len(self.slots))
         return self._over(tier)
 
     def _tape(self, start: int, stop: int, slot: int, tier: str) -> str:
@@ -168,8 +162,8 @@ class _Replay:
         if reason := self._too_long(start, stop) or self._occupy(start, slot, tier):
             return reason
         self.tapes[tier, slot] = self.at = stop
-        self.taped += stop - start
-        self.kept_tapes += 1
+        self.counts.taped += stop - start
+        self.counts.kept_tapes += 1
         return ""
 
     def _sweep(self, start: int, stop: int, slot: int, tier: str) -> str:
@@ -192,8 +186,9 @@ class _Replay:
 
     def _swept(self, start: int, stop: int) -> None:
         self.at, self.left, self.done = None, start, start == 0
-        self.reverses += 1
-        self.longest = max(self.longest, stop - start)
+        counts = self.counts
+        counts.reverses += 1
+        counts.longest_stage = max(counts.longest_stage, stop - start)
 
     def _over(self, tier: str) -> str:
         if self.total is not None and len(self.slots) > self.total:
@@ -220,7 +215,7 @@ class _Replay:
         if reason := self._too_long(start, stop):
             return reason
         self._swept(start, stop)
-        self.taped += stop - start
+        self.counts.taped += stop - start
         return ""
 
     def end(self) -> None:
@@ -235,19 +230,7 @@ class _Replay:
                 f"the stream ends with step {step} still in slot {slot} on tier "
                 f"{tier!r}. Every snapshot must be dropped."
             )
-
-    def counts(self) -> Counts:
-        return Counts(
-            advances=self.advances,
-            taped=self.taped,
-            stores=self.stores,
-            restores=self.restores,
-            reverses=self.reverses,
-            peak_snapshots=self.peak,
-            longest_stage=self.longest,
-            kept_tapes=self.kept_tapes,
-            tiers=self.tiers.counts(),
-        )
+        self.counts.tiers = self.tiers.counts()
 
 
 def _where(at: int | None) -> str:

@@ -90,9 +90,9 @@ def _no_tiers() -> dict[str, TierCounts]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Counts:
-    """Counts of a schedule's actions.
+    """Counts of a schedule's actions, taken while they are obeyed or worked out.
 
     Attributes:
         advances: Steps run without a tape.
@@ -107,13 +107,13 @@ class Counts:
             over tiers; empty for others. Two counts are equal whatever this is.
     """
 
-    advances: int
-    taped: int
-    stores: int
-    restores: int
-    reverses: int
-    peak_snapshots: int
-    longest_stage: int
+    advances: int = 0
+    taped: int = 0
+    stores: int = 0
+    restores: int = 0
+    reverses: int = 0
+    peak_snapshots: int = 0
+    longest_stage: int = 0
     kept_tapes: int = 0
     tiers: Mapping[str, TierCounts] = field(
         default_factory=_no_tiers, compare=False, repr=False
@@ -123,21 +123,6 @@ class Counts:
     def peak_disk(self) -> int:
         """The most slots in use at once on the tier "disk"."""
         return self.tiers["disk"].peak if "disk" in self.tiers else 0
-
-    @property
-    def peak_memory(self) -> int:
-        """The most slots in use at once on the other tiers, each for itself."""
-        if not self.peak_disk:
-            return self.peak_snapshots
-        return sum(each.peak for name, each in self.tiers.items() if name != "disk")
-
-    def peak_bytes(self, capsule_bytes: int, tape_bytes: int) -> int:
-        """Memory for snapshots at their most and the longest tape.
-
-        peak_memory*w + longest_stage*r: what is on disk is not counted, and a tape in a
-        slot as if it were a snapshot.
-        """
-        return self.peak_memory * capsule_bytes + self.longest_stage * tape_bytes
 
 
 def binomial_counts(length: int, stage: int, snapshots: int) -> Counts:

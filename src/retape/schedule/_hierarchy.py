@@ -8,6 +8,7 @@ from retape._errors import PlanError
 from retape.schedule._action import Action, Reverse
 from retape.schedule._cost import Counts, TierCounts, binomial_counts
 from retape.schedule._hierarchy_rules import Task, decided, least_cost
+from retape.schedule._offline import Offline
 from retape.schedule._policy_stream import Stream
 from retape.schedule._tier import StepCosts, Tier
 from retape.schedule._tier_slots import Rooms
@@ -15,7 +16,7 @@ from retape.schedule._whole import settle
 
 
 @dataclass(frozen=True, slots=True)
-class Hierarchy:
+class Hierarchy(Offline):
     """The cheapest persistent schedule over any number of tiers.
 
     Up to a size (`exact` tells) it is the optimum by dynamic programming over all
@@ -63,11 +64,6 @@ class Hierarchy:
             )
 
     @property
-    def stages(self) -> int:
-        """ceil(length / stage)."""
-        return -(-self.length // self.stage)
-
-    @property
     def tier_names(self) -> tuple[str, ...]:
         """The tiers, the nearest first: what a store of several parts is told."""
         return tuple(tier.name for tier in self.tiers)
@@ -104,23 +100,35 @@ class Hierarchy:
 
     def counts(self) -> Counts:
         """The counts of a replay, by recurrence or in closed form."""
-        return self.counts_and_sweeps()[0]
-
-    def counts_and_sweeps(self) -> tuple[Counts, int]:
-        """The counts, and the most times that a step is advanced."""
         each = {tier.name: TierCounts() for tier in self.tiers}
         if self.stages <= 1:
             counts = binomial_counts(self.length, self.stage, 0)
-            return replace(counts, tiers=each), 0
-        total = decided(self._task).total
-        counts = replace(
-            total.counts,
-            advances=total.counts.advances * self.stage,
+            return replace(counts, tiers=each)
+        counts = decided(self._task).total.counts
+        return replace(
+            counts,
+            advances=counts.advances * self.stage,
             taped=self.length,
             longest_stage=min(self.stage, self.length),
-            tiers=each | dict(total.counts.tiers),
+            tiers=each | dict(counts.tiers),
         )
-        return counts, total.sweeps
+
+    @property
+    def sweeps(self) -> int:
+        return 0 if self.stages <= 1 else decided(self._task).total.sweeps
+
+    @property
+    def slots(self) -> int:
+        """The snapshots of all tiers."""
+        return sum(self._slots)
+
+    def peak_bytes(self, sizes: tuple[int, int] | None = None) -> int | None:
+        """Memory for the snapshots of the nearest tier and the longest tape."""
+        if sizes is None:
+            return None
+        counts, (w, r) = self.counts(), sizes
+        near = counts.tiers[self.tiers[0].name].peak
+        return near * w + counts.longest_stage * r
 
     @property
     def _slots(self) -> list[int]:

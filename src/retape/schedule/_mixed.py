@@ -6,7 +6,8 @@ kept than made twice.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import gcd
 
 from retape._bytes import format_bytes
@@ -15,6 +16,7 @@ from retape.schedule._action import Action
 from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts, TierCounts
 from retape.schedule._mixed_room import mixed_policy
+from retape.schedule._offline import Offline
 from retape.schedule._policy_counts import Totals, policy_counts
 from retape.schedule._policy_stream import Stream
 from retape.schedule._table_policy import TablePolicy
@@ -22,7 +24,7 @@ from retape.schedule._whole import settle
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
+class Mixed(Offline):
     """The schedule with the fewest advances whose slots hold states or tapes.
 
     Up to a size (`exact` tells) it is the optimum by dynamic programming. Beyond, long
@@ -79,9 +81,9 @@ class Mixed:
         return min(self.state, (self.stages - 1) * self.tape) if self.stages > 1 else 0
 
     @property
-    def stages(self) -> int:
-        """ceil(length / stage)."""
-        return -(-self.length // self.stage)
+    def slots(self) -> int:
+        """The most states, each in a slot of its own."""
+        return self.budget // self.state
 
     @property
     def exact(self) -> bool:
@@ -108,11 +110,11 @@ class Mixed:
 
     def counts(self) -> Counts:
         """The counts of a replay, by recurrence."""
-        return self.counts_and_sweeps()[0]
+        return replace(_totals(self, 1, 1).counts)
 
-    def counts_and_sweeps(self) -> tuple[Counts, int]:
-        """The counts, and the most times that a step is advanced."""
-        return self._totals(1, 1)[:2]
+    @property
+    def sweeps(self) -> int:
+        return _totals(self, 1, 1).sweeps
 
     def heaviest(self, state: int, tape: int) -> int:
         """The most that all slots hold at once, for these sizes of a state and a tape.
@@ -121,9 +123,17 @@ class Mixed:
             >>> Mixed(50, budget=3).heaviest(8, 20)
             60
         """
-        return self._totals(state, tape)[2]
+        return _totals(self, state, tape).weight
 
-    def _totals(self, state: int, tape: int) -> Totals:
+    def peak_bytes(self, sizes: tuple[int, int] | None = None) -> int | None:
+        """Memory for what slots hold at their most and the longest tape."""
+        if sizes is None:
+            return None
+        w, r = sizes
+        return self.heaviest(w, self.stage * r) + self.counts().longest_stage * r
+
+    def totals(self, state: int, tape: int) -> Totals:
+        """What it comes to, where a state and a tape weigh so much."""
         if self._all_fit():
             return self._all_taped(tape)
         root = self.length, self.stage, self._room()
@@ -159,3 +169,9 @@ class Mixed:
         if self._all_fit():
             return mixed_policy(1, 0, *sizes)
         return mixed_policy(self.stages, self._room(), *sizes)
+
+
+@lru_cache(maxsize=8)
+def _totals(schedule: Mixed, state: int, tape: int) -> Totals:
+    """`Mixed.totals`, kept: a prediction asks for it several times."""
+    return schedule.totals(state, tape)

@@ -1,4 +1,4 @@
-"""The divide-and-conquer schedule of a run whose length is known."""
+"""Schedules of runs whose length is known, and the divide-and-conquer one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +14,68 @@ from retape.schedule._split import Split, bisection_sweeps, split_policy
 from retape.schedule._whole import settle
 
 
+class Offline:
+    """A schedule of a run whose length is known.
+
+    Attributes:
+        length: Steps to reverse.
+        stage: Steps taped at a time.
+    """
+
+    __slots__ = ()
+
+    length: int
+    stage: int
+
+    def __iter__(self) -> Iterator[Action]:
+        raise NotImplementedError
+
+    def counts(self) -> Counts:
+        """The counts of a replay."""
+        raise NotImplementedError
+
+    @property
+    def stages(self) -> int:
+        """ceil(length / stage)."""
+        return -(-self.length // self.stage)
+
+    @property
+    def slots(self) -> int:
+        """The most snapshots that it may hold."""
+        raise NotImplementedError
+
+    @property
+    def sweeps(self) -> int:
+        """The most times that a step is advanced."""
+        raise NotImplementedError
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """The tiers, the nearest first, if it tells several apart."""
+        return ()
+
+    def cost(self) -> float | None:
+        """The cost of everything, if it is told what things cost."""
+        return None
+
+    def bound(self) -> float:
+        """At most this times the least of its kind."""
+        return 1.0
+
+    def peak_bytes(self, sizes: tuple[int, int] | None = None) -> int | None:
+        """Memory for the snapshots at their most and the longest tape.
+
+        Args:
+            sizes: The bytes of a snapshot and of the tape of a step.
+        """
+        if sizes is None:
+            return None
+        counts, (w, r) = self.counts(), sizes
+        return counts.peak_snapshots * w + counts.longest_stage * r
+
+
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Offline):
     """The divide-and-conquer schedule of `length` steps in stages.
 
     Iterating it yields actions, each time anew, in O(snapshots) memory; the object
@@ -55,9 +115,8 @@ class Schedule:
         settle(self, snapshots=1 if self.length > self.stage else 0)
 
     @property
-    def stages(self) -> int:
-        """ceil(length / stage)."""
-        return -(-self.length // self.stage)
+    def slots(self) -> int:
+        return self.snapshots
 
     @property
     def sweeps(self) -> int:

@@ -30,7 +30,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
 from retape.engines.jaxpr.sweep._machine import JaxprMachine
 from retape.engines.jaxpr.xla._ahead_of_time import checked_results
 from retape.plan._base import Plan
-from retape.plan._prediction import AnySchedule
+from retape.schedule._offline import Offline
 from retape.storage._disk import AnyStore, store_of
 
 
@@ -100,7 +100,7 @@ def run_hosted(
 @cached(32)
 def _settled(
     jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
-) -> tuple[Compiled, AnySchedule | Plan | None, Settings]:
+) -> tuple[Compiled, Offline | Plan | None, Settings]:
     """The program; what is obeyed of a plan that only its schedule tells; the sizes."""
     compiled = compile_program(jaxpr, active)
     if plan is None or plan.is_tree:
