@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from benchmarks.torch.account import account as account
-from benchmarks.torch.account import closure
-from benchmarks.torch.graphs import asked_of
 from torch import Tensor, nn
 
+from retape.engines.eager.compiled._backends import compile_graph
 from retape.engines.eager.compiled._count import PlanCounter
 from retape.engines.eager.compiled._front import front
+from retape.engines.eager.compiled._joint import Joint
+from retape.engines.eager.compiled._partition import partition
+from tests.engines.eager.compiled.account import account as account
+from tests.engines.eager.compiled.account import closure
 
 
 class Seen:
@@ -34,6 +36,26 @@ class Seen:
             again = account(self.joint, each.keep, frozenset(free))
             assert (again.peak, again.cost) == (each.peak, each.cost)
         return plans
+
+
+def asked_of(function: Callable[..., Tensor], *args: Any) -> tuple[Joint, list[Any]]:
+    """The graph that a partitioner is given, and what is usually saved of it."""
+    found: list[tuple[Joint, list[Any]]] = []
+
+    def choose(joint: Joint, usual: list[Any]) -> list[Any]:
+        found.append((joint, usual))
+        return usual
+
+    def split(graph: Any, inputs: Any, **options: Any) -> Any:
+        return partition(graph, inputs, choose, **options)
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        return compile_graph("aot_eager", graph, inputs, split, {})
+
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(function, backend=backend, fullgraph=True)  # type: ignore[call-overload]
+    compiled(*args)
+    return found[0]
 
 
 def seen(function: Callable[..., Tensor], *args: Any) -> Seen:

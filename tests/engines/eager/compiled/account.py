@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from retape.engines.eager._errors import UnsupportedError
+from retape import UnsupportedError
 from retape.engines.eager.compiled._count import ancestors, storages_of
 from retape.engines.eager.compiled._joint import End, Joint
 
