@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import (
     TYPE_CHECKING,
-    Any,
     Protocol,
     TypeVar,
     cast,
@@ -19,7 +18,6 @@ from retape.driver._interrupt import stoppable
 from retape.driver._machine import TapingMachine, cannot_tape
 from retape.driver._online_forward import to_the_end
 from retape.driver._resume import skip_done
-from retape.schedule import OnlineBinomial
 from retape.schedule._action import Action
 from retape.schedule._cost import Counts
 from retape.schedule._online import Online
@@ -36,9 +34,7 @@ R = TypeVar("R")
 class Planner(Protocol):
     """The part of a plan that the driver uses."""
 
-    def resolve(
-        self, n: int | None, capsule_bytes: int | None, tape_bytes: int | None
-    ) -> tuple[int, int, int | None]: ...
+    def online(self, capsule_bytes: int | None, tape_bytes: int | None) -> Online: ...
 
     def schedule(
         self, n: int, capsule_bytes: int | None, tape_bytes: int | None
@@ -82,7 +78,7 @@ def _planned(
             actions = plan.schedule(run.length, capsule_bytes, tape_bytes)
             _foresee(run, actions)
         else:
-            online = _online(plan, capsule_bytes, tape_bytes)
+            online = plan.online(capsule_bytes, tape_bytes)
             if online.keeps_tapes and not isinstance(run.machine, TapingMachine):
                 raise cannot_tape(run.machine)
             if record is None or record.length is None:
@@ -108,15 +104,6 @@ def _foresee(run: Run[C, A, R], schedule: Counted) -> None:
     if counts.kept_tapes and not isinstance(run.machine, TapingMachine):
         raise cannot_tape(run.machine)
     run.total = counts.advances + counts.taped
-
-
-def _online(plan: Planner, capsule_bytes: int | None, tape_bytes: int | None) -> Online:
-    """What a plan means for a run whose end is not known."""
-    own: Any = getattr(plan, "online", None)
-    if own is not None:
-        return own(capsule_bytes, tape_bytes)
-    alpha, d, _ = plan.resolve(None, capsule_bytes, tape_bytes)
-    return OnlineBinomial(d, alpha)
 
 
 def check_run(plan: object, progress: object) -> None:

@@ -39,8 +39,7 @@ from retape.schedule._action import Action, Advance, Drop, Store
 from retape.schedule._binomial import beta, optimal_advances
 from retape.schedule._hierarchy import check_tiers
 from retape.schedule._mixed_room import mixed_policy
-from retape.schedule._online_doubling import Doubling, gap_advances
-from retape.schedule._online_least_cost import LeastCost, Placed
+from retape.schedule._online_memory import Doubling, LeastCost, Placed, gap_advances
 from retape.schedule._online_tiers import TieredPlacement
 from retape.schedule._policy_stream import Held, Stream
 from retape.schedule._split import BinomialPolicy

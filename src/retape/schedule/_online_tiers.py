@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from retape.schedule._online_least_cost import NOTHING, Move, Placed
+from retape.schedule._online_memory import NOTHING, Move, Placed
 from retape.schedule._space import Kind
 from retape.schedule._table_policy import TablePolicy
 from retape.schedule._tier_slots import Rooms
