@@ -30,9 +30,9 @@ if _typing.TYPE_CHECKING:
     from retape._adjoint_told import measure as measure
     from retape._diagnose._diagnose import diagnose as diagnose
     from retape._forward import forward as forward
-    from retape.driver._check_adjoint import check_adjoint as check_adjoint
-    from retape.driver._interrupt import interruptible as interruptible
-    from retape.driver._program import Program as Program
+    from retape.driver._resuming._interrupt import interruptible as interruptible
+    from retape.driver._steps._check_adjoint import check_adjoint as check_adjoint
+    from retape.driver._steps._program import Program as Program
     from retape.plan._base import Plan as Plan
     from retape.plan._chain import chain as chain
     from retape.plan._constructors import fixed_space as fixed_space
@@ -55,9 +55,9 @@ _HOMES = {
     "diagnose": "retape._diagnose._diagnose",
     **dict.fromkeys(("explain", "measure"), "retape._adjoint_told"),
     **dict.fromkeys(("forward",), "retape._forward"),
-    **dict.fromkeys(("check_adjoint",), "retape.driver._check_adjoint"),
-    **dict.fromkeys(("interruptible",), "retape.driver._interrupt"),
-    **dict.fromkeys(("Program",), "retape.driver._program"),
+    **dict.fromkeys(("check_adjoint",), "retape.driver._steps._check_adjoint"),
+    **dict.fromkeys(("interruptible",), "retape.driver._resuming._interrupt"),
+    **dict.fromkeys(("Program",), "retape.driver._steps._program"),
     **dict.fromkeys(("Plan",), "retape.plan._base"),
     **dict.fromkeys(("chain",), "retape.plan._chain"),
     **dict.fromkeys(

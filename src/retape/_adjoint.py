@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 from retape._adjoint_arguments import machine_of, run_through, seeded
 from retape._forked._run import run_in_processes
 from retape.driver._health import Health
-from retape.driver._program import Program
 from retape.driver._progress import Bar, Progress
 from retape.driver._report import Report
+from retape.driver._steps._program import Program
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.storage._disk import AnyStore, store_of

@@ -8,8 +8,8 @@ from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned, run_through, seeded
 from retape._forked._run import refuse_hidden
 from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
-from retape.driver._program import Program
 from retape.driver._progress import Progress
+from retape.driver._steps._program import Program
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._prediction import Prediction

@@ -14,9 +14,9 @@ from retape._adjoint_arguments import machine_of, planned, seeded
 from retape._errors import PlanError
 from retape._forked._run import refuse_hidden
 from retape.driver._loop import Run
-from retape.driver._program import Program
 from retape.driver._run import run_back, run_to_the_end
-from retape.driver._step_machine import StepMachine
+from retape.driver._steps._program import Program
+from retape.driver._steps._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.storage import copy_tree

@@ -26,7 +26,7 @@ from retape.schedule import (
     Tape,
 )
 from retape.schedule._action import Action
-from retape.schedule._online import Doubling, LeastCost
+from retape.schedule._placing._online import Doubling, LeastCost
 from retape.schedule._whole import whole
 
 __all__ = [

@@ -363,7 +363,7 @@ def test_a_start_state_may_be_a_view_that_nobody_may_write_to(tmp_path):
 def test_the_table_would_see_a_run_that_copies_nothing(
     library, monkeypatch, tmp_path, step, reverse
 ):
-    monkeypatch.setattr("retape.driver._step_machine.copy_tree", lambda x: x)
+    monkeypatch.setattr("retape.driver._steps._step_machine.copy_tree", lambda x: x)
     program = program_of(Memory(library), step, reverse, new_seed)
     found = call(program, PLANS["stages"], "memory", tmp_path)
     right = by_hand(program, STEPS)[2]

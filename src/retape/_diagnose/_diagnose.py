@@ -12,7 +12,7 @@ from retape._adjoint import Adjoint, adjoint
 from retape._diagnose._fault import fault_of, forward_fault_of
 from retape._forked._run import refuse_hidden
 from retape.driver._health import LOOKS, Health, check_growth
-from retape.driver._program import Program, check_program
+from retape.driver._steps._program import Program, check_program
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted, fixed_space
 from retape.storage._base import is_durable

@@ -10,7 +10,7 @@ from typing import Any
 from retape._diagnose._blame import blame
 from retape._errors import DeterminismError
 from retape.driver._health import Fault, FaultKind
-from retape.driver._program import Program
+from retape.driver._steps._program import Program
 from retape.storage import copy_tree
 from retape.storage._trees._magnitude import described, largest
 

@@ -6,10 +6,10 @@ from typing import Any
 from retape._errors import PlanError
 from retape._forked._machine import ProcessMachine, WorkerStore
 from retape.driver import run
-from retape.driver._program import Program
 from retape.driver._progress import Progress
 from retape.driver._run import Outcome
-from retape.driver._step_machine import StepMachine
+from retape.driver._steps._program import Program
+from retape.driver._steps._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
 

@@ -14,13 +14,13 @@ from typing import (
 
 from retape._errors import PlanError
 from retape.driver._foresight import foretold
-from retape.driver._interrupt import stoppable
 from retape.driver._machine import TapingMachine, cannot_tape
 from retape.driver._online_forward import to_the_end
-from retape.driver._resume import skip_done
+from retape.driver._resuming._interrupt import stoppable
+from retape.driver._resuming._resume import skip_done
 from retape.schedule._action import Action
 from retape.schedule._cost import Counts
-from retape.schedule._online import Online
+from retape.schedule._placing._online import Online
 from retape.storage import Record
 
 if TYPE_CHECKING:

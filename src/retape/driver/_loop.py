@@ -16,7 +16,6 @@ from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from retape._errors import MachineError, StoreError
-from retape.driver._interrupt import interruptible
 from retape.driver._machine import (
     KnownMachine,
     Machine,
@@ -27,9 +26,10 @@ from retape.driver._machine import (
     cannot_tape,
 )
 from retape.driver._progress import Progress
-from retape.driver._proof import Proof, signed
-from retape.driver._repair import fetch
 from retape.driver._report import Report
+from retape.driver._resuming._interrupt import interruptible
+from retape.driver._resuming._proof import Proof, signed
+from retape.driver._resuming._repair import fetch
 from retape.driver._verify import Verifier, reverse_checked
 from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from retape._errors import SnapshotError
 from retape.driver._foresight import foretold
-from retape.driver._proof import confirmed
-from retape.driver._repair import fetch
+from retape.driver._resuming._proof import confirmed
+from retape.driver._resuming._repair import fetch
 from retape.schedule import Advance
 from retape.schedule._action import Action
-from retape.schedule._online import Online, Placement
+from retape.schedule._placing._online import Online, Placement
 from retape.storage import Place, SnapshotStore
 
 if TYPE_CHECKING:

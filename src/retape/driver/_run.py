@@ -8,13 +8,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from retape._errors import MachineError, StoreError
 from retape.driver._actions import Planner, check_run, name_of, remaining
-from retape.driver._interrupt import heeded
 from retape.driver._loop import Run
 from retape.driver._machine import Machine, ResumedMachine, check_machine
 from retape.driver._progress import Bar, Progress
-from retape.driver._proof import AnotherProgram
 from retape.driver._report import Report
-from retape.driver._step_machine import StepMachine
+from retape.driver._resuming._interrupt import heeded
+from retape.driver._resuming._proof import AnotherProgram
+from retape.driver._steps._step_machine import StepMachine
 from retape.driver._verify import Verify, verifier_of
 from retape.schedule import Reverse
 from retape.schedule._action import Action

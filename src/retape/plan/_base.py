@@ -28,7 +28,7 @@ from retape.plan._pick import pick
 from retape.plan._prediction import Bytes, Prediction, Resolved, predicted
 from retape.schedule import OnlineBinomial, Schedule
 from retape.schedule._offline import Offline
-from retape.schedule._online import Online
+from retape.schedule._placing._online import Online
 from retape.schedule._split import Split
 from retape.schedule._whole import whole
 

@@ -12,6 +12,6 @@ from retape.schedule._check import replay as replay
 from retape.schedule._hierarchy import Hierarchy as Hierarchy
 from retape.schedule._mixed import Mixed as Mixed
 from retape.schedule._offline import Schedule as Schedule
-from retape.schedule._online import OnlineBinomial as OnlineBinomial
-from retape.schedule._online import OnlineMixed as OnlineMixed
-from retape.schedule._online import OnlineTiers as OnlineTiers
+from retape.schedule._placing._online import OnlineBinomial as OnlineBinomial
+from retape.schedule._placing._online import OnlineMixed as OnlineMixed
+from retape.schedule._placing._online import OnlineTiers as OnlineTiers

@@ -48,12 +48,11 @@ from retape.schedule._action import (
     Sweep,
     Tape,
 )
-from retape.schedule._chain_table import ChainCosts, ChainTable
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
-from retape.schedule._in_use import in_use
+from retape.schedule._in_use import in_use, running_sums
 from retape.schedule._offline import Offline
-from retape.schedule._running_sums import running_sums
+from retape.schedule._tables._chain_table import ChainCosts, ChainTable
 from retape.schedule._whole import settle
 
 

@@ -7,11 +7,11 @@ from math import inf
 from retape._errors import PlanError
 from retape.schedule._action import Action, Reverse
 from retape.schedule._cost import Counts, TierCounts, binomial_counts
-from retape.schedule._hierarchy_rules import Task, decided, least_cost
 from retape.schedule._offline import Offline
 from retape.schedule._policy_stream import Stream
+from retape.schedule._tables._hierarchy_rules import Task, decided, least_cost
+from retape.schedule._tables._tier_slots import Rooms
 from retape.schedule._tier import StepCosts, Tier
-from retape.schedule._tier_slots import Rooms
 from retape.schedule._whole import settle
 
 

@@ -1,10 +1,12 @@
 """What is in slots over time: the one fold over actions that all who ask it share.
 
 A picture of the slots, the bytes of a run, the peak of a chain: each is a sum over what
-is held after each action, by what a state and a tape weigh.
+is held after each action, by what a state and a tape weigh. Where a value is made and
+where it is read for the last time is known of programs, too: there `running_sums` adds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from retape.schedule._action import Action, Advance, Drop, Reverse, Store, Tape
@@ -72,3 +74,25 @@ def in_use(
             case _:
                 pass
         yield InUse(action, work, held)
+
+
+def running_sums(intervals: Iterable[tuple[int, int, int]], length: int) -> list[int]:
+    """For each of `length` positions, the weights of the intervals that cover it.
+
+    Args:
+        intervals: Triples (start, stop, weight), `0 <= start <= stop <= length`; the
+            last position is not covered.
+        length: The number of positions.
+
+    Examples:
+        >>> running_sums([(0, 2, 10), (1, 4, 5)], 5)
+        [10, 15, 5, 5, 0]
+    """
+    # A difference array: what comes and goes at each position, then summed up.
+    change = [0] * (length + 1)
+    for start, stop, weight in intervals:
+        change[start] += weight
+        change[stop] -= weight
+    sums = list(accumulate(change))
+    sums.pop()  # zero: all intervals have ended
+    return sums

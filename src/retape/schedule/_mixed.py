@@ -15,11 +15,11 @@ from retape._errors import BudgetError
 from retape.schedule._action import Action
 from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts, TierCounts
-from retape.schedule._mixed_room import mixed_policy
 from retape.schedule._offline import Offline
 from retape.schedule._policy_counts import Totals, policy_counts
 from retape.schedule._policy_stream import Stream
-from retape.schedule._table_policy import TablePolicy
+from retape.schedule._tables._mixed_room import mixed_policy
+from retape.schedule._tables._table_policy import TablePolicy
 from retape.schedule._whole import settle
 
 

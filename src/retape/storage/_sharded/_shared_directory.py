@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from retape._errors import StoreError
 from retape.storage._base import Key
 from retape.storage._codec import decode
-from retape.storage._group import Communicator, Group, unlike
 from retape.storage._sharded._array_directory import ArrayDirectory
+from retape.storage._sharded._group import Communicator, Group, unlike
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ from retape.engines.jaxpr.ir._ir import (
 )
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._primitive_table import Again, traits
-from retape.schedule._running_sums import running_sums
+from retape.schedule._in_use import running_sums
 
 _PIECE = 4096
 """Bytes that one more piece is worth avoiding: its guard and its code."""

@@ -19,7 +19,7 @@ from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._splits import over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
-from retape.schedule._online_memory import LeastCost
+from retape.schedule._placing._online_memory import LeastCost
 
 FORGOTTEN, PAUSE = INT(-1), INT(-2)
 """What is said of a capsule that is not kept: see `which_leaves`."""

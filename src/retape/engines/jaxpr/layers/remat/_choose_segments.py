@@ -26,7 +26,7 @@ from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._subprogram import variables
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch
-from retape.schedule._running_sums import running_sums
+from retape.schedule._in_use import running_sums
 
 _CUTS = 120
 """Most places that are tried. A layer has one or two narrow ones."""

@@ -19,7 +19,13 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar, cast
 
 from retape._errors import PlanError, RunInterrupted
-from retape.driver._early_end import keep_working, message, near, save_near, too_long
+from retape.driver._resuming._early_end import (
+    keep_working,
+    message,
+    near,
+    save_near,
+    too_long,
+)
 from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
 from retape.storage import SnapshotStore

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import PlanError, RunInterrupted, StoreError
-from retape.driver._proof import signed
+from retape.driver._resuming._proof import signed
 from retape.storage import Place
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import SnapshotError
-from retape.driver._proof import confirmed
+from retape.driver._resuming._proof import confirmed
 from retape.storage import Place
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from retape.schedule._binomial import known_advances
-from retape.schedule._kept_table import KeptTable, kept_table
 from retape.schedule._policy_stream import Held, Released
-from retape.schedule._space import Kind, Space
+from retape.schedule._tables._kept_table import KeptTable, kept_table
+from retape.schedule._tables._space import Kind, Space
 
 R = TypeVar("R", bound=Hashable)
 

@@ -13,12 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from retape.schedule._binomial import least_sweeps
-from retape.schedule._kept_table import kept_table
-from retape.schedule._space import ENDLESS, Kind, Space, forward_for_ties, kinds_of
 from retape.schedule._split import binomial_split
-from retape.schedule._table_policy import TablePolicy
+from retape.schedule._tables._kept_table import kept_table
+from retape.schedule._tables._space import (
+    ENDLESS,
+    Kind,
+    Space,
+    forward_for_ties,
+    kinds_of,
+)
+from retape.schedule._tables._table_policy import TablePolicy
+from retape.schedule._tables._tier_slots import Rooms
 from retape.schedule._tier import Tier
-from retape.schedule._tier_slots import Rooms
 
 Nested: TypeAlias = tuple[int, int]
 """The farthest tier that may be used, and its free slots; those before it are free."""

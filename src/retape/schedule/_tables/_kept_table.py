@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from retape.schedule._space import Kind, Space
+from retape.schedule._tables._space import Kind, Space
 
 R = TypeVar("R", bound=Hashable)
 

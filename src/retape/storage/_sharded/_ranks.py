@@ -27,7 +27,7 @@ from retape.storage._base import (
     SnapshotStore,
     check_store_inside,
 )
-from retape.storage._group import Communicator, Group, unlike
+from retape.storage._sharded._group import Communicator, Group, unlike
 from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from retape._errors import MachineError
-from retape.driver._cotangent_form import CotangentForm, looked_at
-from retape.driver._outgrown import Sample
-from retape.driver._program import Program
-from retape.driver._step_records import (
+from retape.driver._steps._cotangent_form import CotangentForm, looked_at
+from retape.driver._steps._outgrown import Sample
+from retape.driver._steps._program import Program
+from retape.driver._steps._step_records import (
     End,
     LastStep,
     Recorded,
@@ -33,7 +33,7 @@ from retape.driver._step_records import (
     StepTape,
     Swept,
 )
-from retape.driver._user_functions import add_term, is_true
+from retape.driver._steps._user_functions import add_term, is_true
 from retape.storage import copy_tree, fingerprint, tree_nbytes
 from retape.storage._trees._form import UNKNOWN, Form, form_of
 from retape.storage._trees._tree import (

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import MachineError, SnapshotError
-from retape.driver._proof import confirmed
+from retape.driver._resuming._proof import confirmed
 from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
 from retape.storage import Place, Record, SnapshotStore

@@ -11,8 +11,14 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from retape.schedule._space import ENDLESS, Kind, Space, forward_for_ties, kinds_of
-from retape.schedule._table_policy import TablePolicy
+from retape.schedule._tables._space import (
+    ENDLESS,
+    Kind,
+    Space,
+    forward_for_ties,
+    kinds_of,
+)
+from retape.schedule._tables._table_policy import TablePolicy
 from retape.schedule._tier import Tier
 
 Rooms: TypeAlias = tuple[int, ...]

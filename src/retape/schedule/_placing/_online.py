@@ -38,13 +38,18 @@ from retape._errors import BudgetError, PlanError
 from retape.schedule._action import Action, Advance, Drop, Store
 from retape.schedule._binomial import beta, optimal_advances
 from retape.schedule._hierarchy import check_tiers
-from retape.schedule._mixed_room import mixed_policy
-from retape.schedule._online_memory import Doubling, LeastCost, Placed, gap_advances
-from retape.schedule._online_tiers import TieredPlacement
+from retape.schedule._placing._online_memory import (
+    Doubling,
+    LeastCost,
+    Placed,
+    gap_advances,
+)
+from retape.schedule._placing._online_tiers import TieredPlacement
 from retape.schedule._policy_stream import Held, Stream
 from retape.schedule._split import BinomialPolicy
+from retape.schedule._tables._mixed_room import mixed_policy
+from retape.schedule._tables._tier_slots import slots_for_parts
 from retape.schedule._tier import StepCosts, Tier
-from retape.schedule._tier_slots import slots_for_parts
 from retape.schedule._whole import settle, whole
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from retape._errors import MachineError, PlanError
-from retape.driver._cotangent_form import CotangentForm
-from retape.driver._directions import (
+from retape.driver._run import run
+from retape.driver._steps._cotangent_form import CotangentForm
+from retape.driver._steps._directions import (
     direction,
     embedded,
     moved,
@@ -30,10 +31,9 @@ from retape.driver._directions import (
     product,
     slope,
 )
-from retape.driver._program import Program, check_program
-from retape.driver._run import run
-from retape.driver._step_machine import StepMachine
-from retape.driver._user_functions import check_functions
+from retape.driver._steps._program import Program, check_program
+from retape.driver._steps._step_machine import StepMachine
+from retape.driver._steps._user_functions import check_functions
 from retape.schedule import Schedule
 from retape.schedule._whole import whole
 from retape.storage import copy_tree

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from retape._errors import PlanError
 from retape.schedule._binomial import least_sweeps, optimal_advances
-from retape.schedule._kept_table import kept_table
-from retape.schedule._nested_slots import nested_policies
 from retape.schedule._policy_counts import MOST_INTERVALS, Totals, policy_counts
-from retape.schedule._segment_policy import segments
-from retape.schedule._space import ENDLESS
+from retape.schedule._tables._kept_table import kept_table
+from retape.schedule._tables._nested_slots import nested_policies
+from retape.schedule._tables._segment_policy import segments
+from retape.schedule._tables._space import ENDLESS
+from retape.schedule._tables._tier_slots import Rooms, slots_for_parts, slots_told_apart
 from retape.schedule._tier import StepCosts, Tier
-from retape.schedule._tier_slots import Rooms, slots_for_parts, slots_told_apart
 
 EXACT = 800_000_000
 """The most (stages^2 * rooms * tiers) for which the dynamic programme over all rooms is

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from retape.schedule._space import Kind, Space
-from retape.schedule._table_policy import TablePolicy
+from retape.schedule._tables._space import Kind, Space
+from retape.schedule._tables._table_policy import TablePolicy
 
 EXACT = 24_000_000
 """The most (stages^2 * rooms) of a table: 0.1 s for 300 stages and 250 rooms (a

@@ -5,7 +5,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from retape._errors import MachineError, PlanError
-from retape.driver._cotangent_form import looked_at
+from retape.driver._steps._cotangent_form import looked_at
 from retape.storage._trees._form import form_of, shape_of
 
 _GIVEN = {

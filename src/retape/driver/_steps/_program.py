@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Generic, TypeVar
 
 from retape._errors import PlanError
-from retape.driver._user_functions import check_functions
+from retape.driver._steps._user_functions import check_functions
 from retape.driver._verify import Verify, check_verify
 
 X = TypeVar("X")

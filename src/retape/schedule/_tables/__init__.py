@@ -1,0 +1,1 @@
+"""Dynamic programmes, and the policies that they mean: what is kept of an interval."""
