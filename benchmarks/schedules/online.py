@@ -1,6 +1,6 @@
 """How far a run of unknown length stays above the offline optimum.
 
-    python -m benchmarks.schedules.online [--longest 20000] [levels limits tiers mixed]
+    python -m benchmarks.schedules.online [--longest 20000] [levels limits tiers]
 
 For each number of snapshots the worst ratio of advances over all lengths, and the
 length at which it is reached, for both placements; and the same for a placement by
@@ -9,10 +9,10 @@ levels (Wang, Moin and Iaccarino 2009), made here for comparison only.
 Then what no policy at all can do better than, for small numbers of snapshots: the least
 worst ratio over all ways of keeping and giving up snapshots, by exhaustive search.
 
-Last two tiers and mixed slots: for each pair of slots and costs of a disk's write and
-read, the worst and the mean ratio of the whole cost (advances, taping, sweeping back,
-writes, reads and moves) over all lengths to 128 and some beyond, up to those for which
-the optimum is exact.
+Last two tiers: for each pair of slots and costs of a disk's write and read, the worst
+and the mean ratio of the whole cost (advances, taping, sweeping back, writes, reads and
+moves) over all lengths to 128 and some beyond, up to those for which the optimum is
+exact.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,7 @@ from benchmarks.harness import Table, asked
 from retape import Tier
 from retape.schedule import (
     Hierarchy,
-    Mixed,
     OnlineBinomial,
-    OnlineMixed,
     OnlineTiers,
     Restore,
     Schedule,
@@ -40,13 +38,11 @@ TIERS = (
     (1, 1, 5), (2, 3, 5), (4, 10, 5), (0, 6, 5), (3, 20, 1), (3, 6, 20), (2, 12, 20),
 )  # fmt: skip
 """Slots in memory, on the disk, and what a write and a read cost there."""
-MIXED = ((3, 1, 1), (10, 1, 1), (20, 2, 1), (20, 1, 2))
-"""Slots, and how many a state and a tape take."""
 
 
 def main() -> None:
     """Print the tables."""
-    tables = {"levels": by_levels, "limits": limits, "tiers": tiers, "mixed": mixed}
+    tables = {"levels": by_levels, "limits": limits, "tiers": tiers}
     quick = {"longest": 100, "names": ["levels", "tiers"]}
     given = asked(__doc__, tables, quick, longest=20_000)
     for name in given.names:
@@ -88,19 +84,6 @@ def tiers(longest: int) -> None:
         table.row(memory, disk, io, *max(found), mean)
 
 
-def mixed(longest: int) -> None:
-    """Slots for states and for tapes."""
-    later = "worst from 3 times the slots"
-    table = Table("slots", "state", "tape", "worst", "at n", later, "the longest")
-    for sizes in MIXED:
-        rows = [
-            (steps(OnlineMixed(*sizes), n) / steps(Mixed(n, *sizes), n), n)
-            for n in lengths(min(longest, 1000))
-        ]
-        after = max(ratio for ratio, n in rows if n >= 3 * sizes[0])
-        table.row(*sizes, *max(rows), after, rows[-1][0])
-
-
 def lengths(longest: int) -> list[int]:
     """All to 128, and some beyond."""
     beyond = 200, 300, 500, 1000, 2000, 3000
@@ -123,12 +106,6 @@ def cost(online: OnlineTiers, n: int) -> float:
         total += moved * (online.tiers[0].write + online.tiers[0].read)
         p += 1
     return total + n * (costs.tape + costs.backward)
-
-
-def steps(schedule: OnlineMixed | Mixed, n: int) -> int:
-    """Steps run, taped ones included."""
-    actions = schedule.actions(n) if isinstance(schedule, OnlineMixed) else schedule
-    return replay(actions, n).advances + n
 
 
 def limit(snapshots: int, longest: int) -> float:

@@ -76,20 +76,6 @@ def jax_cfd() -> Program:
     return Program("jax-cfd, 1000 steps", run, jnp.sin(x)[:, None] * jnp.cos(2 * x))
 
 
-def brax() -> Program:
-    """A pendulum on a cart, 500 steps, by a constant force."""
-    from brax import envs
-
-    env = envs.get_environment("inverted_pendulum", backend="spring")
-    state = jax.jit(env.reset)(jax.random.PRNGKey(0))
-
-    def run(force: Any) -> Any:
-        push = force * jnp.ones(env.action_size)
-        return jnp.sum(over(500, lambda s: env.step(s, push), state).obs ** 2)
-
-    return Program("brax (spring), 500 steps", run, jnp.asarray(0.01))
-
-
 def jaxley() -> Program:
     """A neuron of six compartments, Hodgkin-Huxley, 4000 steps, by a conductance."""
     import jaxley as jx

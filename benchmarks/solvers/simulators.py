@@ -32,7 +32,7 @@ PROGRAMS = {
     name: getattr(module, name)
     for module, names in (
         (solver_programs, ("diffrax", "optimistix", "numpyro", "blackjax", "optax")),
-        (simulator_programs, ("mjx", "mjx_masked", "jax_cfd", "xlb", "brax", "jaxley")),
+        (simulator_programs, ("mjx", "mjx_masked", "jax_cfd", "xlb", "jaxley")),
     )
     for name in names
 }
