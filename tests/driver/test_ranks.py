@@ -1,5 +1,6 @@
 """Several processes, one program: all resume from one record, or refuse by name."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -110,7 +111,6 @@ def of_size(size, answer):
 def test_a_rank_that_is_ahead_goes_back_to_the_record_before(tmp_path):
     store, _ = opened(tmp_path)
     for left in (30, 20, 10):
-        store._due = True
         store.record(Record(40, left, float(left), "a run"))
     store.close()
     store, record = opened(tmp_path, of_size(3, (True, -20, True)))
@@ -130,15 +130,28 @@ def test_a_rank_that_is_ahead_goes_back_to_the_record_before(tmp_path):
     store.close()
 
 
-def test_a_rank_that_is_interrupted_leaves_the_common_record(tmp_path):
-    store, _ = opened(tmp_path)
-    store._due = True
-    store.record(Record(40, 30, 3.0, "a run"))
-    store.record(Record(40, 29, 2.9, "a run"))
-    store.close()
-    store, record = opened(tmp_path)
-    assert record is not None and record.left == 30
-    store.close()
+@pytest.mark.parametrize(("interrupted", "left"), [(20, None), (5, None), (None, 0)])
+def test_a_rank_that_is_interrupted_leaves_the_common_record(
+    tmp_path, interrupted, left
+):
+    """It may be the only one: at Ctrl-C nothing is written that all would write."""
+
+    def step(x, k):
+        return 0.9 * x
+
+    def reverse_step(x, k, g):
+        if k == interrupted:
+            raise KeyboardInterrupt
+        return 0.9 * g
+
+    store = RankStore(DiskStore(tmp_path, every=1e6), Played())
+    program, ends = retape.Program(step, reverse_step), contextlib.nullcontext()
+    if interrupted is not None:
+        ends = pytest.raises(KeyboardInterrupt)
+    with ends:
+        retape.adjoint(program, 1.5, seed=lambda x: 1.0, steps=40, store=store, key=1)
+    record, _ = store.inner._directory.read_record()
+    assert record[1] == left
 
 
 def instead(silence):
@@ -155,7 +168,6 @@ def put_fifth(store):
 
 
 def record_thirty(store):
-    store._due = True
     store.record(Record(40, 30, 3.0, "a run"))
 
 

@@ -172,7 +172,9 @@ def _through(
         try:
             run.go()
         except KeyboardInterrupt:
-            run.record()
+            # Of several processes it may be one alone: the others would wait for it.
+            if not run.store.is_shared:
+                run.record()
             raise
         run.record()
     finally:

@@ -75,7 +75,6 @@ class ZarrStore(DiskStore[C]):
     """
 
     mesh: Any = None
-    _due: bool = field(default=False, init=False, repr=False)
     _shardings: dict[tuple[str, str], Any] = field(
         default_factory=dict[tuple[str, str], Any], init=False, repr=False
     )
@@ -116,15 +115,10 @@ class ZarrStore(DiskStore[C]):
         found = DiskStore.record_due(self)
         if isinstance(self._arrays, SharedDirectory):
             # Clocks differ.
-            self._due = found = self._arrays.decide(lambda: found)
+            return self._arrays.decide(lambda: found)
         return found
 
     def record(self, record: Record) -> None:
-        alone = self.is_shared and not self._due and record.left not in (None, 0)
-        if alone:
-            # One process was interrupted: the others would wait for ever.
-            return
-        self._due = False
         folder = self._arrays.new_folder("record")
         try:
             saved = self._save(record.cotangent, folder)

@@ -81,7 +81,6 @@ class RankStore(StoreWrapper[C]):
     comm: Communicator
     _group: Group = field(init=False, repr=False)
     _label: str = field(default="", init=False, repr=False)
-    _due: bool = field(default=False, init=False, repr=False)
     _failed: StoreError | None = field(default=None, init=False, repr=False)
     _written: _Point | None = field(default=None, init=False, repr=False)
 
@@ -135,7 +134,7 @@ class RankStore(StoreWrapper[C]):
         self._refuse_another_plan(label)
         rank, size = self.comm.Get_rank(), self.comm.Get_size()
         self._label = f"{label}\nrank {rank} of {size}"
-        self._due, self._written, self._failed = False, None, None
+        self._written, self._failed = None, None
         record = self._opened()
         points = self._group.heard(_point(record))
         if len(set(points)) > 1:
@@ -202,28 +201,18 @@ class RankStore(StoreWrapper[C]):
         # the next, so that they differ by one at most.
         found = self._group.heard((self.inner.record_due(), self.inner.record_waits))
         due, waiting = zip(*found, strict=True)
-        self._due = any(due) and not any(waiting)
-        return self._due
+        return any(due) and not any(waiting)
 
     def record(self, record: Record) -> None:
-        """Write a record that all ranks write; leave out what one would write alone.
-
-        A rank that is interrupted stands anywhere. Its record would take the place of
-        one that the others have.
-        """
+        """Write a record, which all ranks write: those of the turn and the end, too."""
         point = _point(record)
-        alone = self.comm.Get_size() == 1
-        common = self._due or alone or record.left in (None, 0)
-        if not common or point == self._written:
+        if point == self._written:
             return
+        if record.left in (None, 0):  # It was not due: the last one may wait still.
+            self.flush()
         kept = replace(record, label=self._label)
-        if record.left is None:
-            self.inner.record(kept)  # It may be alone, interrupted on its way forward.
-        else:
-            if not self._due:
-                self.flush()
-            self._together("write its record", partial(self.inner.record, kept))
-        self._due, self._written = False, point
+        self._together("write its record", partial(self.inner.record, kept))
+        self._written = point
 
     def _refuse_another_plan(self, label: str) -> None:
         heads = self._group.heard(label.partition("\n")[0])
