@@ -31,7 +31,7 @@ _LIBRARIES = (_OWN, *(sysconfig.get_path(p) for p in ("stdlib", "purelib", "plat
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Line:
     """A line of a program, and the variable that is spoilt there.
 
     Attributes:
@@ -47,7 +47,7 @@ class Place:
 
 def blame(
     function: Callable[..., Any], args: tuple[Any, ...], spoils: Callable[[Any], bool]
-) -> Place:
+) -> Line:
     """The first line at which a function makes a value that is spoilt.
 
     Args:
@@ -72,7 +72,7 @@ class _Search:
     """A tracer: what it was asked for, and the place that it found."""
 
     spoils: Callable[[Any], bool]
-    found: Place | None = None
+    found: Line | None = None
     names: dict[CodeType, dict[int, set[str]]] = field(
         default_factory=dict[CodeType, "dict[int, set[str]]"]
     )
@@ -150,17 +150,17 @@ class _Followed:
                     return
 
 
-def _place(frame: FrameType, line: int, variable: str) -> Place:
+def _place(frame: FrameType, line: int, variable: str) -> Line:
     code = frame.f_code
     text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    return Place(f"{code.co_filename}:{line} ({code.co_name})", text, variable)
+    return Line(f"{code.co_filename}:{line} ({code.co_name})", text, variable)
 
 
-def _definition(function: Callable[..., Any]) -> Place:
+def _definition(function: Callable[..., Any]) -> Line:
     """Where a function is defined, if that is known."""
     code = getattr(unwrapped(function), "__code__", None)
     if not isinstance(code, CodeType):
-        return Place("", "", "")
+        return Line("", "", "")
     line = code.co_firstlineno
     text = linecache.getline(code.co_filename, line).strip()
-    return Place(f"{code.co_filename}:{line} ({code.co_name})", text, "")
+    return Line(f"{code.co_filename}:{line} ({code.co_name})", text, "")
