@@ -11,7 +11,7 @@ from retape.driver._progress import Progress
 from retape.driver._resuming._interrupt import unheeded
 from retape.driver._run import Outcome
 from retape.driver._steps._hints import hints
-from retape.driver._steps._outgrown import Sample
+from retape.driver._steps._outgrown import FirstSizes
 from retape.driver._steps._program import Program, check_program
 from retape.driver._steps._step_machine import StepMachine
 from retape.driver._steps._user_functions import check_functions
@@ -87,7 +87,7 @@ def planned(
         tape_bytes = machine.step_tape_nbytes()
     if isinstance(chosen, Plan) and chosen.counts_bytes:
         sizes = {"state": tree_nbytes(machine.x0), "tape": tape_bytes}
-        machine.sample = Sample(repr(chosen), sizes)
+        machine.first_sizes = FirstSizes(repr(chosen), sizes)
     return chosen, tape_bytes
 
 

@@ -5,7 +5,6 @@ tlm_adjoint) can run the schedules of this one; `from_checkpoint_schedules` is t
 way. The package is only needed for the former.
 """
 
-import heapq
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from retape.schedule import (
 )
 from retape.schedule._action import Action
 from retape.schedule._placing._online import Doubling, LeastCost
+from retape.schedule._policy_stream import SlotNumbers
 from retape.schedule._whole import whole
 
 __all__ = [
@@ -212,8 +212,7 @@ class _Slots:
     tapes: dict[tuple[int, str], int] = field(
         default_factory=dict[tuple[int, str], int]
     )
-    free: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    high: dict[str, int] = field(default_factory=dict[str, int])
+    numbers: dict[str, SlotNumbers] = field(default_factory=dict[str, SlotNumbers])
     loaded: tuple[tuple[int, str], bool] | None = None
     last: tuple[int, str] | None = None
 
@@ -268,17 +267,14 @@ class _Slots:
             yield Store(action.n, self.take(to), to[1])
 
     def take(self, key: tuple[int, str]) -> int:
-        tier = key[1]
-        free = self.free.setdefault(tier, [])
-        slot = heapq.heappop(free) if free else self.high.get(tier, 0)
-        self.high[tier] = max(self.high.get(tier, 0), slot + 1)
+        slot = self.numbers.setdefault(key[1], SlotNumbers([])).take()
         self.held[key] = slot
         return slot
 
     def release(self, key: tuple[int, str]) -> Drop:
         (step, tier), slot = key, self.held.pop(key)
         self.tapes.pop(key, None)
-        heapq.heappush(self.free[tier], slot)
+        self.numbers[tier].free.append(slot)
         return Drop(step, slot, tier)
 
 

@@ -31,7 +31,7 @@ _LIBRARIES = (_OWN, *(sysconfig.get_path(p) for p in ("stdlib", "purelib", "plat
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Blamed:
     """A line of a program, and the variable that is spoilt there.
 
     Attributes:
@@ -47,7 +47,7 @@ class Line:
 
 def blame(
     function: Callable[..., Any], args: tuple[Any, ...], spoils: Callable[[Any], bool]
-) -> Line:
+) -> Blamed:
     """The first line at which a function makes a value that is spoilt.
 
     Args:
@@ -72,7 +72,7 @@ class _Search:
     """A tracer: what it was asked for, and the place that it found."""
 
     spoils: Callable[[Any], bool]
-    found: Line | None = None
+    found: Blamed | None = None
     names: dict[CodeType, dict[int, set[str]]] = field(
         default_factory=dict[CodeType, "dict[int, set[str]]"]
     )
@@ -150,17 +150,17 @@ class _Followed:
                     return
 
 
-def _place(frame: FrameType, line: int, variable: str) -> Line:
+def _place(frame: FrameType, line: int, variable: str) -> Blamed:
     code = frame.f_code
     text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    return Line(f"{code.co_filename}:{line} ({code.co_name})", text, variable)
+    return Blamed(f"{code.co_filename}:{line} ({code.co_name})", text, variable)
 
 
-def _definition(function: Callable[..., Any]) -> Line:
+def _definition(function: Callable[..., Any]) -> Blamed:
     """Where a function is defined, if that is known."""
     code = getattr(unwrapped(function), "__code__", None)
     if not isinstance(code, CodeType):
-        return Line("", "", "")
+        return Blamed("", "", "")
     line = code.co_firstlineno
     text = linecache.getline(code.co_filename, line).strip()
-    return Line(f"{code.co_filename}:{line} ({code.co_name})", text, "")
+    return Blamed(f"{code.co_filename}:{line} ({code.co_name})", text, "")

@@ -70,7 +70,7 @@ class Tiers(ScheduledPlan):
         counts = [first, *(far_slots(tier, sizes) for tier in others)]
         if n > alpha:
             said = f"`levels={self.levels!r}`"
-            check_room(said, sum(counts), sizes[0] if sizes else None)
+            _check_holds(said, sum(counts), sizes[0] if sizes else None)
         filled = tuple(
             replace(tier, snapshots=count)
             for tier, count in zip(self.levels, counts, strict=True)
@@ -199,7 +199,7 @@ def check_steps(n: int) -> None:
         )
 
 
-def check_room(said: str, slots: int, capsule_bytes: int | None) -> None:
+def _check_holds(said: str, slots: int, capsule_bytes: int | None) -> None:
     """Refuse tiers that hold no snapshot.
 
     Args:

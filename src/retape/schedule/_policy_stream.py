@@ -82,13 +82,14 @@ class _Part(Generic[R]):
 
 
 @dataclass(slots=True)
-class _Slots:
+class SlotNumbers:
     """The numbers of slots on one tier; the one given back last is taken first."""
 
     free: list[int]
     high: int = 0
 
     def take(self) -> int:
+        """The number of a slot that is free."""
         if self.free:
             return self.free.pop()
         self.high += 1
@@ -124,12 +125,12 @@ class Stream(Generic[R]):
             _Part(at, end, how, slot)
             for (at, how, slot), end in zip(given, ends, strict=False)
         ]
-        self.slots: dict[str, _Slots] = {}
+        self.slots: dict[str, SlotNumbers] = {}
         for tier in {part.held.tier for part in self.stack}:
             taken = {part.slot for part in self.stack if part.held.tier == tier}
             high = 1 + max(taken)
             free = [slot for slot in reversed(range(high)) if slot not in taken]
-            self.slots[tier] = _Slots(free, high)
+            self.slots[tier] = SlotNumbers(free, high)
 
     def __iter__(self) -> Iterator[Action]:
         # One loop and the tuple's own constructor: a generator inside another costs as
@@ -187,7 +188,7 @@ class Stream(Generic[R]):
     def _take(self, tier: str) -> int:
         slots = self.slots.get(tier)
         if slots is None:
-            slots = self.slots[tier] = _Slots([])
+            slots = self.slots[tier] = SlotNumbers([])
         return slots.take()
 
     def _pop(self, at: int) -> Drop:

@@ -11,7 +11,7 @@ no plan counts, is as much (`docs/driver.md`)."""
 
 
 @dataclass(slots=True)
-class Sample:
+class FirstSizes:
     """What a plan in bytes was made with: one state and one tape.
 
     Attributes:

@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from retape._errors import MachineError
 from retape.driver._steps._cotangent_form import CotangentForm, looked_at
-from retape.driver._steps._outgrown import Sample
+from retape.driver._steps._outgrown import FirstSizes
 from retape.driver._steps._program import Program
 from retape.driver._steps._step_records import (
     End,
@@ -61,7 +61,7 @@ class StepMachine(Generic[X, G]):
         turned: Whether a stage has been reversed: from then on all is a repetition.
         tensors: Whether states have tensors, which autograd may record: a graph that
             leads from state to state would keep all of them.
-        sample: What a budget was shared out by, if there is one.
+        first_sizes: What a budget was shared out by, if there is one.
         form: What cotangents look like.
         forms: What the states of taped steps look like, where tapes do not tell.
         end: The last stage, taped, before it is swept.
@@ -75,7 +75,7 @@ class StepMachine(Generic[X, G]):
     observed: int = field(default=0, init=False)
     turned: bool = field(default=False, init=False)
     tensors: bool = field(default=False, init=False)
-    sample: Sample | None = field(default=None, init=False)
+    first_sizes: FirstSizes | None = field(default=None, init=False)
     form: CotangentForm = field(default_factory=CotangentForm, init=False)
     forms: dict[int, Form] = field(default_factory=dict[int, Form], init=False)
     end: End | None = field(default=None, init=False)
@@ -249,8 +249,8 @@ class StepMachine(Generic[X, G]):
 
     def nbytes(self, capsule: StepCapsule) -> int:
         found: int = looked_at(tree_nbytes, capsule[1], _STATE, capsule[0])
-        if self.sample is not None:
-            self.sample.compare("state", capsule[0], found)
+        if self.first_sizes is not None:
+            self.first_sizes.compare("state", capsule[0], found)
         return found
 
     def finish(self, cotangent: Swept) -> Swept:
@@ -352,8 +352,8 @@ class StepMachine(Generic[X, G]):
             other = looked_at(copy_tree, x, _STATE, k)
             x, before = (x, other) if live else (other, x)
         if of.tape is None:
-            if self.sample is not None:
-                self.sample.compare("state", k, tree_nbytes(before))
+            if self.first_sizes is not None:
+                self.first_sizes.compare("state", k, tree_nbytes(before))
             return self._after(x, k), before
         if of.cost_gradient is None:
             self.forms[k] = form_of(x)
@@ -373,8 +373,8 @@ class StepMachine(Generic[X, G]):
                 "build the graph; or let autograd do all of it with `retape.torch`."
             )
         needed = looked_at(copy_tree, needed, "`tape` returned for step", k)
-        if self.sample is not None:
-            self.sample.compare("tape", k, tree_nbytes(needed))
+        if self.first_sizes is not None:
+            self.first_sizes.compare("tape", k, tree_nbytes(needed))
         return after, needed if of.cost_gradient is None else (needed, before)
 
 
