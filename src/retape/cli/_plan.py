@@ -67,7 +67,7 @@ def as_object(plan: Plan, steps: int, prediction: Prediction) -> dict[str, Any]:
                 "stores": use.stores,
                 "restores": use.restores,
                 "snapshots": use.peak,
-                "bytes": use.nbytes,
+                "bytes": prediction.bytes_on(name),
             }
             for name, use in prediction.tiers.items()
         },

@@ -58,11 +58,7 @@ class Report(Counts):
         tapes = f", {self.kept_tapes} tapes kept" if self.kept_tapes else ""
         tiers = ""
         if any(name not in ("memory", "disk") for name in self.tiers):
-            tiers = "".join(
-                f"\n{name}: {tier.stores} stores, {tier.restores} restores, at most "
-                f"{tier.peak}"
-                for name, tier in self.tiers.items()
-            )
+            tiers = "".join(f"\n{name}: {tier}" for name, tier in self.tiers.items())
         return (
             f"{self.length} steps: {self.advances} advances, {self.taped} taped in "
             f"{self.reverses} stages of at most {self.longest_stage}\n"

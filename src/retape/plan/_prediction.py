@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from retape._bytes import format_bytes
-from retape.schedule._cost import Counts
+from retape.schedule._cost import Counts, TierCounts
 from retape.schedule._offline import Offline
 
 Bytes: TypeAlias = tuple[int, int]
@@ -27,42 +27,8 @@ class Resolved(NamedTuple):
     t: int | None
 
 
-class TierUse(NamedTuple):
-    """The predicted use of one tier.
-
-    Attributes:
-        stores: Snapshots written to it.
-        restores: Snapshots read from it.
-        peak: The most snapshots on it at once.
-        nbytes: The bytes of these; `None` without the bytes of a capsule.
-    """
-
-    stores: int
-    restores: int
-    peak: int
-    nbytes: int | None = None
-
-
-def tier_uses(counts: Counts, capsule_bytes: int | None) -> dict[str, TierUse]:
-    """What a schedule's counts of its tiers come to, in the tiers' order."""
-    uses: dict[str, TierUse] = {}
-    for name, tier in counts.tiers.items():
-        nbytes = None if capsule_bytes is None else tier.peak * capsule_bytes
-        uses[name] = TierUse(*tier, nbytes)
-    return uses
-
-
-def _no_uses() -> dict[str, TierUse]:
+def _no_tiers() -> dict[str, TierCounts]:
     return {}
-
-
-def shown_tiers(tiers: Mapping[str, TierUse]) -> str:
-    """The uses of tiers in words."""
-    return ", ".join(
-        f"{name}: {use.stores} stores, {use.restores} restores, at most {use.peak}"
-        + ("" if use.nbytes is None else f" ({format_bytes(use.nbytes)})")
-        for name, use in tiers.items()
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +48,7 @@ class Prediction:
             else the steps it runs, are at most so many times the least; infinite where
             that may be nothing.
         tiers: For a plan over tiers, the use of each, by its name.
+        capsule_bytes: Of one snapshot, if that is known.
     """
 
     alpha: int
@@ -92,14 +59,20 @@ class Prediction:
     host_bytes: int | None = None
     cost: float | None = None
     bound: float = 1.0
-    tiers: Mapping[str, TierUse] = field(
-        default_factory=_no_uses, compare=False, repr=False
+    tiers: Mapping[str, TierCounts] = field(
+        default_factory=_no_tiers, compare=False, repr=False
     )
+    capsule_bytes: int | None = None
 
     @property
     def disk_bytes(self) -> int | None:
         """Of the snapshots on disk at their most, for a plan that uses one."""
-        return self.tiers["disk"].nbytes if "disk" in self.tiers else None
+        return self.bytes_on("disk") if "disk" in self.tiers else None
+
+    def bytes_on(self, tier: str) -> int | None:
+        """Of the snapshots on a tier at their most, if those of one are known."""
+        w = self.capsule_bytes
+        return None if w is None else self.tiers[tier].peak * w
 
     @property
     def advances(self) -> int:
@@ -126,7 +99,7 @@ class Prediction:
         tapes, disk = self.counts.kept_tapes, self.counts.peak_disk
         more = f"; {tapes} tapes kept" if tapes else ""
         if any(name not in ("memory", "disk") for name in self.tiers):
-            more += f"; {shown_tiers(self.tiers)}"
+            more += f"; {', '.join(map(self._shown, self.tiers))}"
         else:
             more += f"; at most {disk} snapshots on disk" if disk else ""
         if self.host_bytes is not None:
@@ -144,6 +117,11 @@ class Prediction:
             f"peak {peak}{more}"
         )
 
+    def _shown(self, tier: str) -> str:
+        nbytes = self.bytes_on(tier)
+        shown = "" if nbytes is None else f" ({format_bytes(nbytes)})"
+        return f"{tier}: {self.tiers[tier]}{shown}"
+
 
 def predicted(
     schedule: Offline, sizes: Bytes | None, *, on_host: bool = False
@@ -156,11 +134,10 @@ def predicted(
         on_host: Whether snapshots wait in the host's memory, apart from the device's.
     """
     counts, host = schedule.counts(), None
-    peak, w = schedule.peak_bytes(sizes), None
-    if sizes is not None:
+    peak = schedule.peak_bytes(sizes)
+    if sizes is not None and on_host:
         w, r = sizes
-        if on_host:
-            peak, host = schedule.peak_bytes((0, r)), counts.peak_snapshots * w
+        peak, host = schedule.peak_bytes((0, r)), counts.peak_snapshots * w
     return Prediction(
         max(1, counts.longest_stage),
         schedule.slots,
@@ -170,5 +147,6 @@ def predicted(
         host_bytes=host,
         cost=schedule.cost(),
         bound=schedule.bound(),
-        tiers=tier_uses(counts, w) if schedule.tier_names else {},
+        tiers=counts.tiers if schedule.tier_names else {},
+        capsule_bytes=None if sizes is None else sizes[0],
     )

@@ -20,6 +20,9 @@ class TierCounts(NamedTuple):
     restores: int = 0
     peak: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.stores} stores, {self.restores} restores, at most {self.peak}"
+
 
 @dataclass(slots=True)
 class _Tier:
