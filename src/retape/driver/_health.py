@@ -13,6 +13,7 @@ from math import isfinite, log10
 from typing import Literal
 
 from retape._errors import PlanError
+from retape._numbers import number_of
 
 FaultKind = Literal["forward", "reverse", "growth"]
 
@@ -133,7 +134,7 @@ def check_growth(growth: float) -> None:
     Raises:
         PlanError: If it is not above 1.
     """
-    if not growth > 1:
+    if not number_of(growth) > 1:
         raise PlanError(
             f"`growth={growth!r}` would call every gradient ill. Pass how many times "
             "larger cotangents may become, for example `growth=1e6`."

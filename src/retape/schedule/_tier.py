@@ -9,7 +9,7 @@ from typing import Any
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.schedule._whole import whole
+from retape._numbers import integer_of, number_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -45,16 +45,17 @@ class Tier:
                 "as 'host', without '/', '+', ',' and '='."
             )
         held = self.snapshots
+        count = integer_of(held)
         if isinstance(held, str):
             parse_bytes(held, "snapshots")
-        elif not hasattr(held, "__index__") or isinstance(held, bool) or held < 0:
+        elif count is None or count < 0:
             raise PlanError(
                 f"`snapshots={held!r}` of the tier {self.name!r} is not valid: pass a "
                 "number of snapshots, zero or more, or bytes as a text such as "
                 '"50 MB".'
             )
         else:
-            object.__setattr__(self, "snapshots", whole("snapshots", held))
+            object.__setattr__(self, "snapshots", count)
         object.__setattr__(self, "write", cost_of("write", self.write))
         object.__setattr__(self, "read", cost_of("read", self.read))
 
@@ -101,11 +102,8 @@ def cost_of(name: str, value: object) -> float:
     Raises:
         PlanError: If it is negative, infinite or no number.
     """
-    try:
-        cost = -1.0 if isinstance(value, str) else float(value)  # pyright: ignore
-    except (TypeError, ValueError, OverflowError):
-        cost = -1.0
-    if not cost >= 0 or cost == inf:
+    cost = number_of(value)
+    if not 0 <= cost < inf:
         raise PlanError(
             f"`{name}={value!r}` cannot be a cost. Pass a number that is not negative."
         )

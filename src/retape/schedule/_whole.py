@@ -4,10 +4,8 @@ An integer of NumPy's is one too, but its arithmetic overflows, where counts of 
 and advances may be of any size; so every count becomes Python's own at the door.
 """
 
-from operator import index
-from typing import SupportsIndex, cast
-
 from retape._errors import PlanError
+from retape._numbers import integer_of
 
 
 def whole(name: str, value: object, least: int | None = None) -> int:
@@ -25,10 +23,7 @@ def whole(name: str, value: object, least: int | None = None) -> int:
         >>> whole("length", 5, 0)
         5
     """
-    try:
-        made = None if isinstance(value, bool) else index(cast("SupportsIndex", value))
-    except TypeError:
-        made = None
+    made = integer_of(value)
     if made is None:
         raise PlanError(
             f"`{name}={value!r}` is not an integer: counts of steps, stages and "

@@ -1,10 +1,10 @@
 """Capacities of a store: a number of snapshots, a number of bytes, or none."""
 
-from operator import index
 from typing import Protocol
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import StoreError
+from retape._numbers import integer_of
 
 
 class Bounded(Protocol):
@@ -18,17 +18,11 @@ class Bounded(Protocol):
 
 def check_capacities(capacity: object, capacity_bytes: int | str | None) -> int | None:
     """Refuse capacities that cannot be, when a store is made; NumPy's integers can."""
-    count: int | None = None
-    if capacity is not None:
-        try:
-            count = -1 if isinstance(capacity, bool) else index(capacity)  # pyright: ignore
-        except TypeError:
-            count = -1
-    if count is not None and count < 0:
+    count = integer_of(capacity)
+    if capacity is not None and (count is None or count < 0):
         raise StoreError(
             f"`capacity={capacity!r}` is not valid: it is a number of snapshots. Pass "
-            "an "
-            'integer, or bytes as `capacity_bytes="2 GiB"`.'
+            'an integer, or bytes as `capacity_bytes="2 GiB"`.'
         )
     if capacity_bytes is not None:
         parse_bytes(capacity_bytes, "capacity_bytes")

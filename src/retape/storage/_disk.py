@@ -14,9 +14,10 @@ import os
 from collections.abc import Set
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, SupportsFloat, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from retape._errors import SnapshotError, StoreError
+from retape._numbers import number_of
 from retape._warn import warn
 from retape.storage._base import Key, Place, Record, SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
@@ -308,8 +309,7 @@ def _check_path(path: object) -> None:
 
 
 def _check_every(every: object) -> None:
-    is_number = isinstance(every, SupportsFloat) and not isinstance(every, bool)
-    if not is_number or not float(cast("SupportsFloat", every)) >= 0:
+    if not number_of(every) >= 0:
         raise StoreError(
             f"`every={every!r}` is not valid: it is the seconds from one record to the "
             "next. Pass a number, 0 for a record after each stage."

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import retape
-from retape.storage import AsyncStore, CodecStore, RemoteStore
+from retape.storage import AsyncStore, CodecStore, RemoteStore, bounded
 
 NOT_SECONDS = ["2", float("nan"), -1, None, True, [2]]
 NOT_BYTES = ["2 seconds", float("nan"), -1, 0, True, [2]]
@@ -50,18 +50,36 @@ def test_options_of_wrappers(tmp_path):
     for buffer in NOT_BYTES:
         with pytest.raises(retape.RetapeError, match="`buffer="):
             AsyncStore(disk, buffer=buffer)
-    for ratio in ("2", float("nan"), 0, -1):
-        with pytest.raises(retape.RetapeError, match="`ratio="):
-            CodecStore(disk, ratio=ratio)
 
 
-def call(store: Any) -> Any:
-    return retape.adjoint(
+NUMBERS: dict[str, Any] = {
+    "ratio": lambda value: CodecStore(retape.MemoryStore(), ratio=value),
+    "relative": lambda value: bounded(relative=value),
+    "absolute": lambda value: bounded(absolute=value),
+    "growth": lambda value: call(of=retape.diagnose, growth=value),
+    "forward": lambda value: retape.StepCosts(forward=value or -1),
+    "write": lambda value: retape.Tier("disk", 3, write=value or -1),
+    "time_limit": lambda value: retape.interruptible(time_limit=value or -1),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_is_no_positive_number(name):
+    """For some 0 is a number, too: they are given another one in its place."""
+    infinite = [] if name in ("growth", "time_limit") else [float("inf"), 10**400]
+    for value in ("2", float("nan"), 0, -1, True, [2], *infinite):
+        with pytest.raises(retape.RetapeError, match=f"{name}="):
+            NUMBERS[name](value)
+
+
+def call(store: Any = None, of: Any = retape.adjoint, **options: Any) -> Any:
+    return of(
         retape.Program(lambda x, k: 1.5 * x, lambda x, k, g: 1.5 * g),
         np.ones(2),
         seed=np.ones_like,
         steps=6,
         store=store,
+        **options,
     ).cotangent
 
 

@@ -16,9 +16,10 @@ from contextvars import ContextVar, Token
 from datetime import timedelta
 from time import monotonic
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._errors import PlanError, RunInterrupted
+from retape._numbers import number_of
 from retape.driver._resuming._early_end import (
     keep_working,
     message,
@@ -307,22 +308,13 @@ def _seconds(given: object) -> float | None:
         return None
     if isinstance(given, timedelta):
         return given.total_seconds()
-    seconds = _number(given)
+    seconds = number_of(given)
     if not seconds >= 0:
         raise PlanError(
             f"`time_limit={given!r}` is not valid: pass a number of seconds, or a "
             "`datetime.timedelta`."
         )
     return seconds
-
-
-def _number(given: object) -> float:
-    """A number of the user's; NaN for what is none."""
-    try:
-        found = float(cast("SupportsFloat", given))
-    except (TypeError, ValueError):
-        return float("nan")
-    return float("nan") if isinstance(given, bool | str) else found
 
 
 def _signals(given: Sequence[str | int]) -> tuple[signal.Signals, ...]:

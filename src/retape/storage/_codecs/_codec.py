@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from retape._errors import PlanError
+from retape._numbers import number_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,13 +89,9 @@ def bounded(*, relative: float | None = None, absolute: float | None = None) -> 
         bounded(relative=0.0001)
     """
     given = relative if absolute is None else absolute
-    if (relative is None) == (absolute is None) or not _is_positive(given):
+    if (relative is None) == (absolute is None) or not 0 < number_of(given) < inf:
         raise PlanError(
             f"`bounded(relative={relative!r}, absolute={absolute!r})` is not valid: "
             "pass one of them, a positive number."
         )
-    return Codec("bounded", float(given or 0.0), relative is None)
-
-
-def _is_positive(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and given > 0
+    return Codec("bounded", number_of(given), relative is None)

@@ -11,11 +11,12 @@ with zeros behind it, so that a file cannot claim more memory than it is honest 
 from __future__ import annotations
 
 import json
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
+from retape._numbers import number_of
 from retape.storage._base import Key, Place, Record, SnapshotStore, check_store_inside
 from retape.storage._codec import UNREADABLE
 from retape.storage._codecs._codec import Codec, named
@@ -86,7 +87,7 @@ class CodecStore(StoreWrapper[C]):
         ratio: float | None = None,
     ) -> None:
         check_store_inside("CodecStore", inner)
-        if ratio is not None and not (isinstance(ratio, int | float) and ratio > 0):
+        if ratio is not None and not 0 < number_of(ratio) < inf:
             raise PlanError(f"`ratio={ratio!r}` is not valid: pass a positive number.")
         self.inner: Any = inner
         self.codec = named(codec)
