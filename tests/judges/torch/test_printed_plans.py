@@ -79,6 +79,9 @@ def by_number(folder: Path) -> Any:
 WAYS: dict[str, tuple[Any, str, set[str], str]] = {
     "ample": (within("1GB"), "none", {"kept"}, "all of it is kept"),
     "by rules": (within(300_000), "none", {"kept", "run again"}, "Rules 2 to 4"),
+    "by rules, and a plan for the way back": (
+        within(200_000), "none", {"kept", "run again"}, "Rule 6",
+    ),
     "by number": (by_number, "none", {"kept", "run again"}, "4 snapshots"),
     "by a plan": (within(300_000, 2), "followed", {"kept", "run again"}, "least cost"),
     "estimated": (estimated, "followed", {"kept", "run again"}, "an estimate"),

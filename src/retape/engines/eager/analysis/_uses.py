@@ -7,7 +7,7 @@ import numpy as np
 
 from retape.engines.eager.analysis._columns import Columns, crossing
 from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._step import made_by
+from retape.engines.eager.trace._step import made_by, steps_making
 
 Slots = frozenset[int]
 
@@ -61,14 +61,9 @@ class Uses:
     def closure(self, wanted: Iterable[int], given: Slots, floor: int) -> set[int]:
         """Steps from `floor` on that compute the wanted slots from the given ones."""
         producer, steps = self._trace.producer, self._trace.steps
-        found: set[int] = set()
-        stack = [slot for slot in wanted if slot not in given]
-        while stack:
-            step = producer[stack.pop()]
-            if step >= floor and step not in found:
-                found.add(step)
-                stack += [slot for slot in steps[step].reads if slot not in given]
-        return found
+        return steps_making(
+            wanted, given, producer, lambda step: steps[step].reads, floor
+        )
 
     def crossing(self, cuts: Sequence[int]) -> list[Slots]:
         """For each position, in order, the slots made before and used at or after."""

@@ -15,13 +15,10 @@ from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits, budget_of, read_bytes
 from retape.engines.eager.api._checkpoint import checkpoint
 from retape.engines.eager.api._recompute import Recomputation
-from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import Store, as_store
 from retape.engines.eager.plan._from_schedule import descents_of
-from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
-from retape.engines.eager.replay._backward import Sweep
-from retape.engines.eager.trace._run import Run
+from retape.engines.eager.record._dispatch_mode import active_recorder
 from retape.schedule._action import Action
 from retape.storage._tiered import name_tiers
 
@@ -138,30 +135,6 @@ def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
     return value
 
 
-class ChainRecomputation(Recomputation):
-    """A recomputation that follows a plan, whose units are functions."""
-
-    _learns = False
-
-    def __init__(self, limits: Limits, plan: UnitSchedule, store: Store | None) -> None:
-        super().__init__(limits, store=store)
-        self._plan = plan
-        self._keeper: PlannedKeeper | None = None
-
-    def run(self, functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
-        """Call the functions one after the other."""
-        with self:
-            for k, function in enumerate(functions):
-                if self._keeper is not None:  # else inside another recomputation
-                    self._keeper.begin(k)
-                value = function(value)
-        return value
-
-    def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
-        self._keeper = PlannedKeeper(run, self._limits, self._plan)
-        return self._keeper, PlannedSweep(run, self._limits, self._plan)
-
-
 def _by_plan(
     chain: list[Callable[[Any], Any]],
     input: Any,
@@ -175,4 +148,12 @@ def _by_plan(
     kept = None if store is None else as_store(store)
     if kept is not None:
         name_tiers(kept, getattr(plan, "tier_names", ()))
-    return ChainRecomputation(limits, schedule, kept).run(chain, input)
+    with Recomputation(limits, store=kept, plan=schedule):
+        recorder = active_recorder()
+        keeper = None if recorder is None else recorder.keeper
+        for k, function in enumerate(chain):
+            # Inside another recomputation that one rules.
+            if isinstance(keeper, PlannedKeeper) and keeper.plan is schedule:
+                keeper.begin(k)
+            input = function(input)
+    return input

@@ -19,31 +19,10 @@ from torch.utils._pytree import tree_leaves
 from retape.driver._memory_trace import MemoryTrace, Meter, Moment, Sample
 from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.record._dispatch_mode import active_recorder
+from retape.engines.eager.trace._holdings import Buffer, Counter
 from retape.engines.eager.trace._run import Run
 
 _MARK = "_retape_counted"
-
-
-class _Total:
-    """Bytes alive."""
-
-    __slots__ = ("nbytes",)
-
-    def __init__(self) -> None:
-        self.nbytes = 0
-
-
-class _Counted:
-    """Hung on a storage, with which it dies."""
-
-    __slots__ = ("nbytes", "total")
-
-    def __init__(self, total: _Total, nbytes: int) -> None:
-        self.total, self.nbytes = total, nbytes
-        total.nbytes += nbytes
-
-    def __del__(self) -> None:
-        self.total.nbytes -= self.nbytes
 
 
 class MemoryMeter(TorchDispatchMode):
@@ -72,7 +51,7 @@ class MemoryMeter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._total = _Total()
+        self._total = Counter()
         self._allocated = _allocator()
         self._before = 0
         self._meter = Meter()
@@ -117,7 +96,8 @@ class MemoryMeter(TorchDispatchMode):
                 storage = leaf.untyped_storage()
                 told = self._allocated is not None and leaf.device.type == "cuda"
                 if not told and getattr(storage, _MARK, None) is None:
-                    setattr(storage, _MARK, _Counted(self._total, storage.nbytes()))
+                    counted = Buffer(self, -1, storage.nbytes(), self._total)
+                    setattr(storage, _MARK, counted)
         self._operators += 1
         spent = perf_counter() - self._began
         self._meter.add(Sample(self._operators, self._alive(), spent, 0))
@@ -126,8 +106,8 @@ class MemoryMeter(TorchDispatchMode):
 
     def _alive(self) -> int:
         if self._allocated is None:
-            return self._total.nbytes
-        return self._total.nbytes + self._allocated() - self._before
+            return self._total.live
+        return self._total.live + self._allocated() - self._before
 
     def _account(self) -> None:
         """The bytes that the recomputation counts, now and then."""

@@ -32,7 +32,7 @@ from retape.engines.eager.loop._recorder import LoopBlock, in_loop
 from retape.engines.eager.plan._book import Ledger, expect, ledger_for
 from retape.engines.eager.plan._in_store import is_unlimited, price_of
 from retape.engines.eager.plan._planned_backward import PlannedSweep
-from retape.engines.eager.plan._planned_forward import PlannedKeeper
+from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
 from retape.engines.eager.plan._program import Program
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
 from retape.engines.eager.record._policy import Policy, as_function
@@ -54,8 +54,6 @@ class Recomputation:
     Inside another recomputation it does nothing: the outer one rules.
     """
 
-    _learns = True
-
     def __init__(
         self,
         limits: Limits,
@@ -64,9 +62,10 @@ class Recomputation:
         loop: bool = False,
         store: Store | None = None,
         known: Program | None = None,
+        plan: UnitSchedule | None = None,
     ) -> None:
         self._limits = limits
-        self._known = known
+        self._known, self._plan = known, plan
         self._loop = loop
         self._verify = verify
         self._policy = policy
@@ -75,7 +74,7 @@ class Recomputation:
         self._ledger: Ledger | None = None
         watched = verify or policy is not None or loop
         watched |= store is not None and not is_unlimited(store)
-        if self._learns and limits.memory is not None and not watched:
+        if limits.memory is not None and not watched:
             self._ledger = ledger_for(limits.memory, price_of(store))
         self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
 
@@ -152,10 +151,11 @@ class Recomputation:
         """The keeper and the sweep that hold a run within its limits."""
         if self._known is not None:  # it may have been forgotten since
             expect(self._known)
-        plan = None if self._ledger is None else self._ledger.plan()
+        plan = self._plan
+        if self._ledger is not None:
+            plan = run.tally.plan = self._ledger.plan()
         if plan is None:
             return Keeper(run, self._limits), PlannedSweep(run, self._limits)
-        run.tally.plan = plan
         keeper = PlannedKeeper(run, self._limits, plan)
         return keeper, PlannedSweep(run, self._limits, plan)
 

@@ -104,11 +104,11 @@ PyObject* call_dropped(PyObject*, PyObject* const* args, Py_ssize_t) {
   END_HANDLE_TH_ERRORS
 }
 
-// needed_steps(steps, producer, storages, wanted, floor) -> list
+// needed_steps(steps, producer, storages, wanted) -> list
 PyObject* call_needed_steps(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
   const Record record{args[0], args[1], args[2]};
-  return needed_steps(record, args[3], as_int(args[4])).release();
+  return needed_steps(record, args[3]).release();
   END_HANDLE_TH_ERRORS
 }
 

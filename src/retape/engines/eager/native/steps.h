@@ -38,8 +38,8 @@ inline int64_t end_of_made(PyObject* step) {
          PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3));
 }
 
-// Steps at or after `floor` that make the wanted slots, in order.
-inline Ref needed_steps(const Record& record, PyObject* wanted, int64_t floor) {
+// Steps that make the wanted slots, in order.
+inline Ref needed_steps(const Record& record, PyObject* wanted) {
   std::vector<PyObject*> stack;  // borrowed: the trace and the caller hold them
   std::vector<bool> found(PyList_GET_SIZE(record.steps), false);
   const auto push = [&](PyObject* slot) {
@@ -52,7 +52,7 @@ inline Ref needed_steps(const Record& record, PyObject* wanted, int64_t floor) {
   while (!stack.empty()) {
     const int64_t step = record.made_by(stack.back());
     stack.pop_back();
-    if (step < floor || found[step]) continue;
+    if (step < 0 || found[step]) continue;
     found[step] = true;
     least = std::min(least, step);
     most = std::max(most, step);

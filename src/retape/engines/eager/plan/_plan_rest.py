@@ -37,7 +37,7 @@ def plan_rest(run: Run, position: int, memory: int) -> UnitSchedule | None:
     trace = run.trace
     length = len(trace.steps)
     end = min(position + 1, length)
-    _, high, _ = run.living_between(0, position)
+    high = run.beyond(run.saved_between(0, position)).stop
     uses = Uses(run, bytes(run.alive[:high]) + bytes(len(run.alive) - high))
     snapshots = [each.position for each in trace.snapshots]
     free = int(trace.memory - trace.counter.live)

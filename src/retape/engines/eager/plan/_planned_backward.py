@@ -6,6 +6,8 @@ cannot be run again at once.
 
 import math
 from collections.abc import Sequence, Set
+from dataclasses import replace
+from sys import maxsize
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.plan._plan_rest import plan_rest
@@ -13,8 +15,13 @@ from retape.engines.eager.plan._planned_forward import UnitSchedule
 from retape.engines.eager.plan._way_back import path_to, tapes_in
 from retape.engines.eager.replay._backward import Sweep, Tape
 from retape.engines.eager.trace._run import Handle, Run
-from retape.engines.eager.trace._schedule import Descent
+from retape.engines.eager.trace._schedule import Descent, Schedule
 from retape.engines.eager.trace._step import Snapshot
+
+_RUN_AGAIN = (
+    "What was let go did not fit at once, so it is run again by the schedule of least "
+    "cost for it (Rule 6)."
+)
 
 
 class PlannedSweep(Sweep):
@@ -85,8 +92,27 @@ class PlannedSweep(Sweep):
         if (plan := plan_rest(run, position, memory)) is None:
             return False
         self.plan = plan
+        self._tell(min(position + 1, len(run.trace.steps)))
         self._part_with_states(plan.count)
         return True
+
+    def _tell(self, end: int) -> None:
+        """Have the report say what is run again up to a step, by a plan for that."""
+        plan, tally = self.plan, self._run.tally
+        if tally.schedule is not None:
+            cuts = [*(cut for cut in plan.cuts if cut < end), end]
+            found = Schedule(plan.descents, cuts, (), "")
+            rules = tally.schedule()
+            rules = replace(rules, why=f"{rules.why} {_RUN_AGAIN}")
+            schedule = found.before(rules, self._saved_bytes)
+            tally.schedule = lambda: schedule
+
+    def _saved_bytes(self, first: int, stop: int) -> int:
+        """What autograd saved in some steps."""
+        run, trace = self._run, self._run.trace
+        last = stop - 1 if stop < len(trace.steps) else stop
+        slots = set(map(run.slot_of, run.saved_between(first, last)))
+        return sum(trace.nbytes[slot] for slot in slots)
 
     def _is_second_backward(self, unit: int) -> bool:
         """The graph was kept: what the program's own run held is asked for again.
@@ -105,13 +131,13 @@ class PlannedSweep(Sweep):
         return list(slots)
 
     def _slots(self, unit: int) -> list[int]:
-        run = self._run
-        low, high = self._numbers(unit)
-        return [run.slot_of(k) for k in range(low, high) if run.alive[k]]
+        return self._run.asked_for(self._numbers(unit))
 
-    def _numbers(self, unit: int) -> tuple[int, int]:
-        low, high = self.plan.numbers(unit, self._run)
-        return low, self._run.beyond(high) if unit == self._reversed else high
+    def _numbers(self, unit: int) -> range:
+        """The numbers of what autograd saved in a unit."""
+        plan, run = self.plan, self._run
+        numbers = run.saved_between(plan.cuts[unit], plan.stop_of(unit) - 1)
+        return run.beyond(numbers) if unit == self._reversed else numbers
 
     def _stored(self, unit: int) -> bool:
         position = self.plan.cuts[unit]
@@ -121,14 +147,13 @@ class PlannedSweep(Sweep):
 
     def _pass(self, unit: int) -> None:
         """Give up what belongs to later units, also where the graph is kept."""
-        run, trace = self._run, self._run.trace
-        end = self.plan.cuts[unit + 1] if unit + 1 < self.plan.count else float("inf")
+        run, trace, end = self._run, self._run.trace, self.plan.stop_of(unit)
         tail = trace.tail.steps
         while tail and tail[slot := next(reversed(tail))] >= end:
             trace.drop_from_tail(slot)
         self._give_up_after(self.plan.cuts[unit])
-        _, high = self.plan.numbers(unit, run)
-        self._close([stage for stage in run.stages if stage.low >= high])
+        later = run.saved_between(end, maxsize).start
+        self._close([stage for stage in run.stages if stage.low >= later])
 
     def _part_with_states(self, unit: int) -> None:
         """Give up the states that no descent of an earlier unit begins at.
@@ -172,7 +197,7 @@ class PlannedSweep(Sweep):
         """Run what makes the tapes of some units and the states before others."""
         tapes = [self._tape_of(unit) for unit in taped]
         states = {self.plan.cuts[unit]: self._state(unit, last) for unit in stores}
-        wanted = set[int]().union(*states.values(), *(slots for _, _, slots in tapes))
+        wanted = set[int]().union(*states.values(), *(slots for _, slots in tapes))
         if not self._is_too_much(self._not_there(wanted)):
             self._run_to(states, tapes)
 
@@ -184,14 +209,13 @@ class PlannedSweep(Sweep):
         the program's start, 20 times in a Mamba of two blocks.
         """
         plan, trace = self.plan, self._run.trace
-        end = plan.cuts[last + 1] if last + 1 < plan.count else len(trace.steps)
         used = {slot for each in range(unit, last + 1) for slot in self._slots(each)}
-        for step in trace.steps[plan.cuts[unit] : end]:
+        for step in trace.steps[plan.cuts[unit] : plan.stop_of(last)]:
             used.update(step.reads)
         return used & plan.states[unit]
 
     def _tape_of(self, unit: int) -> Tape:
-        return *self._numbers(unit), self._slots(unit)
+        return self._numbers(unit), self._slots(unit)
 
     def _is_too_much(self, slots: Set[int]) -> bool:
         """Tell whether there is no room, against the plan, which is left then."""

@@ -10,10 +10,11 @@ recomputed.
 """
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from sys import maxsize
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.analysis._measured import Measured, outside_bytes
@@ -114,15 +115,12 @@ class UnitSchedule:
         return Schedule(self.descents, measured.cuts, saved, _MEASURED, away)
 
     def unit_at(self, position: int) -> int:
-        """The unit that a position lies in; what is saved at the end is the last's."""
-        return min(len(self.cuts), bisect_right(self.cuts, position)) - 1
+        """The unit that a position lies in."""
+        return bisect_right(self.cuts, position) - 1
 
-    def numbers(self, unit: int, run: Run) -> tuple[int, int]:
-        """The range of the tensors that autograd saved in a unit."""
-        low = bisect_left(run.places, self.cuts[unit])
-        if unit + 1 == self.count:
-            return low, len(run.places)
-        return low, bisect_left(run.places, self.cuts[unit + 1])
+    def stop_of(self, unit: int) -> int:
+        """The step behind a unit; what is saved at the end of a run is the last's."""
+        return self.cuts[unit + 1] if unit + 1 < self.count else maxsize
 
 
 class PlannedKeeper(Keeper):

@@ -12,6 +12,7 @@ from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._uses import Slots
 from retape.engines.eager.plan._way_back import path_to, tapes_in
 from retape.engines.eager.trace._schedule import Descent
+from retape.engines.eager.trace._step import steps_making
 
 
 def rehearse(measured: Measured, descents: Sequence[Descent]) -> int:
@@ -84,14 +85,8 @@ class _Rehearsal:
 
     def _run(self, wanted: Iterable[int]) -> None:
         """Run the steps that make what is not held."""
-        measured, held = self._measured, self._held()
-        found: set[int] = set()
-        stack = [slot for slot in wanted if slot not in held]
-        while stack:
-            step = measured.producer[stack.pop()]
-            if step >= 0 and step not in found:
-                found.add(step)
-                stack += [slot for slot in self._reads[step] if slot not in held]
+        measured, reads = self._measured, self._reads.__getitem__
+        found = steps_making(wanted, self._held(), measured.producer, reads)
         self.cost += sum(measured.costs[step] for step in found)
 
     def _part_with_states(self, unit: int) -> None:

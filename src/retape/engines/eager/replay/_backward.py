@@ -21,8 +21,8 @@ from retape.engines.eager.trace._holdings import TAG, Buffer, native_for
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._step import Snapshot
 
-Tape = tuple[int, int, list[int]]
-"""The numbers of the handles from which to which it is, and their slots."""
+Tape = tuple[range, list[int]]
+"""The numbers of the handles that it is for, and their slots."""
 
 
 class Sweep:
@@ -151,8 +151,8 @@ class Sweep:
         """
         gap, trace = self._gap, self._run.trace
         assert gap is not None
-        low, high, slots = self._missing(first, last)
-        while not self._fits(slots, last):
+        tape = self._missing(first, last)
+        while not self._fits(tape[1], last):
             if first < last:
                 first = gap.shorter(first, last)
             elif len(trace.snapshots) > 1:
@@ -160,15 +160,11 @@ class Sweep:
                 first = max(self._start, gap.last_cut(last))
             elif not self._give_up_tail():
                 break
-            low, high, slots = self._missing(first, last)
-        self._run_to({}, [(low, high, slots)])
+            tape = self._missing(first, last)
+        self._run_to({}, [tape])
         return first
 
-    def _run_to(
-        self,
-        states: Mapping[int, set[int]],
-        tapes: Sequence[tuple[int, int, list[int]]],
-    ) -> None:
+    def _run_to(self, states: Mapping[int, set[int]], tapes: Sequence[Tape]) -> None:
         """Run what is missing of some states and tapes, and hold these.
 
         Args:
@@ -176,7 +172,7 @@ class Sweep:
             tapes: The tapes.
         """
         run, trace = self._run, self._run.trace
-        held = [*states.values(), *(set(slots) for _, _, slots in tapes)]
+        held = [*states.values(), *(set(slots) for _, slots in tapes)]
         missing = self._not_there(set[int]().union(*held))
         if missing:
             self._hold_computed(self._replay(missing))
@@ -196,11 +192,13 @@ class Sweep:
         storages = self._run.trace.held.storages
         return {slot for slot in slots if slot not in storages}
 
-    def _missing(self, first: int, last: int) -> tuple[int, int, list[int]]:
-        """Of what was saved between two steps, the numbers, and what is not there."""
-        storages = self._run.trace.held.storages
-        low, high, slots = self._run.living_between(first, last)
-        return low, high, [slot for slot in slots if slot not in storages]
+    def _missing(self, first: int, last: int) -> Tape:
+        """Of what was saved between two steps, what is not there."""
+        run, storages = self._run, self._run.trace.held.storages
+        numbers = run.beyond(run.saved_between(first, last))
+        return numbers, [
+            slot for slot in run.asked_for(numbers) if slot not in storages
+        ]
 
     def _fits(self, slots: Sequence[int], position: int) -> bool:
         nbytes, missing = self._run.trace.nbytes, set(slots)

@@ -27,7 +27,7 @@ from retape.engines.eager.trace._geometry import (
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._inputs import checked
 from retape.engines.eager.trace._random_state import RandomStates
-from retape.engines.eager.trace._step import made_by
+from retape.engines.eager.trace._step import made_by, steps_making
 from retape.engines.eager.trace._trace import Trace
 
 
@@ -42,26 +42,15 @@ def default_dtype() -> Iterator[None]:
             torch.set_default_dtype(before)
 
 
-def needed_steps(trace: Trace, wanted: Iterable[int], floor: int = 0) -> list[int]:
-    """Steps at or after `floor` that make the wanted slots, in order.
-
-    Examples:
-        A chain `y = f(g(x))` of which nothing is held needs both steps for `y`, and
-        only `f` if the result of `g` is held.
-    """
+def needed_steps(trace: Trace, wanted: Iterable[int]) -> list[int]:
+    """The steps that make the wanted slots of what is held, in order."""
     producer, steps, storages = trace.producer, trace.steps, trace.held.storages
     module = native_for(trace)
     if module is not None:
-        return module.needed_steps(steps, producer, storages, list(wanted), floor)
-    found: set[int] = set()
-    stack = [slot for slot in wanted if slot not in storages]
-    while stack:
-        step = producer[stack.pop()]
-        if step < floor or step in found:
-            continue
-        found.add(step)
-        stack.extend(slot for slot in steps[step].reads if slot not in storages)
-    return sorted(found)
+        return module.needed_steps(steps, producer, storages, list(wanted))
+    return sorted(
+        steps_making(wanted, storages, producer, lambda step: steps[step].reads)
+    )
 
 
 class Replay:

@@ -225,55 +225,40 @@ class Run:
         self.first_number = self.section_numbers[index - 1] if index else 0
         return self.sections[index - 1] if index else 0
 
-    def _numbers(self, first: int, last: int) -> tuple[int, int]:
-        """The range of the handles of steps `first` to `last`, in a section."""
+    def saved_between(self, first: int, last: int) -> range:
+        """The numbers of what was saved at steps `first` to `last`, in a section."""
         low = max(self.first_number, bisect_left(self.places, first))
-        return low, bisect_left(self.places, last + 1)
+        return range(low, bisect_left(self.places, last + 1))
 
-    def beyond(self, high: int) -> int:
-        """The end of numbers that end at `high`, with results of the step before it.
+    def beyond(self, numbers: range) -> range:
+        """Numbers of what was saved, with results of the step before their end.
 
         A result that was placed at the next step since that reads it, too, may have
         been saved as a result after all. When the backward has passed that step, what
         is still alive was.
         """
-        places, producer = self.places, self.trace.producer
+        places, producer, high = self.places, self.trace.producer, numbers.stop
         if not 0 < high < len(places) or places[high - 1] != places[high] - 1:
-            return high
+            return numbers
         step = places[high]
         while high < len(places) and self.alive[high] and places[high] == step:
             if producer[self.slot_of(high)] != step - 1:
                 break
             high += 1
-        return high
+        return range(numbers.start, high)
 
-    def living_between(self, first: int, last: int) -> tuple[int, int, list[int]]:
-        """Living handles packed at steps `first` to `last`, the last one included.
-
-        Returns:
-            The range of their numbers, and their slots, with repetitions.
-        """
-        low, high = self._numbers(first, last)
-        high = self.beyond(high)
-        moved = self.trace.moved
-        living = list(compress(self.handle_slots[low:high], self.alive[low:high]))
-        return (
-            low,
-            high,
-            [moved.get(slot, slot) for slot in living] if moved else living,
-        )
+    def asked_for(self, numbers: range) -> list[int]:
+        """The slots of those that are still asked for, with repetitions."""
+        some, moved = slice(numbers.start, numbers.stop), self.trace.moved
+        slots = list(compress(self.handle_slots[some], self.alive[some]))
+        return [moved.get(slot, slot) for slot in slots] if moved else slots
 
     def living_with_steps(self, first: int, last: int) -> list[tuple[int, int]]:
-        """As `living_between`: the slots, with the steps at which they were packed."""
-        low, high = self._numbers(first, last)
-        steps = self.places[low:high]
-        living = compress(
-            zip(self.handle_slots[low:high], steps, strict=True), self.alive[low:high]
-        )
-        moved = self.trace.moved
-        if not moved:
-            return list(living)
-        return [(moved.get(slot, slot), step) for slot, step in living]
+        """Of what was saved at steps `first` to `last`, the slots, and the steps."""
+        numbers = self.saved_between(first, last)
+        some = slice(numbers.start, numbers.stop)
+        steps = compress(self.places[some], self.alive[some])
+        return list(zip(self.asked_for(numbers), steps, strict=True))
 
     def slot_of(self, number: int) -> int:
         """The slot that a handle stands for."""
@@ -314,14 +299,14 @@ class ForeignView:
 
 
 class RecomputedValues:
-    """Values recomputed for the handles with numbers in [low, high)."""
+    """Values recomputed for the handles with some numbers."""
 
+    # Compiled code asks for the ends of the numbers.
     __slots__ = ("left", "_run", "high", "low")
 
-    def __init__(self, run: Run, low: int, high: int, slots: list[int]) -> None:
+    def __init__(self, run: Run, numbers: range, slots: list[int]) -> None:
         self._run = run
-        self.low = low
-        self.high = high
+        self.low, self.high = numbers.start, numbers.stop
         self.left: dict[int, int] = {}
         for slot in slots:
             self.left[slot] = self.left.get(slot, 0) + 1

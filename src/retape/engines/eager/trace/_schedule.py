@@ -4,9 +4,10 @@ The rules of a first run and the plan of a later one say it in this one form, as
 actions of a user do, and `print(report.plan)` shows it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise, starmap
 from typing import Literal, NamedTuple
 
 from retape._bytes import format_bytes
@@ -38,6 +39,11 @@ class Descent:
     tiers: tuple[str, ...] = ()
     away: tuple[int, ...] = ()
 
+    def _moved(self, by: int, first: int) -> "Descent":
+        """The same of units with other numbers, those before the first left out."""
+        taped = tuple(unit + by for unit in self.taped if unit + by >= first)
+        return Descent(max(first, self.start + by), self.stop + by, (), taped, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -57,6 +63,30 @@ class Schedule:
     saved: Sequence[int]
     why: str
     away: Collection[int] = ()
+
+    def before(self, later: "Schedule", saved: Callable[[int, int], int]) -> "Schedule":
+        """These descents, and behind their last cut what another schedule says.
+
+        Args:
+            later: The other one.
+            saved: Tells the bytes that autograd saves in steps from one on to another.
+
+        Examples:
+            >>> rules = chain_of([0, 20, 30], [4000, 2000], [1], "By rules.")
+            >>> own, again = Descent(0, 2, (1,), (), -1), Descent(0, 2, (), (0, 1), 0)
+            >>> plan = Schedule([own, again], [0, 10, 20], [], "By a plan.")
+            >>> found = plan.before(rules, lambda first, stop: stop - first)
+            >>> found.cuts, found.saved, [each.taped for each in found.descents]
+            ([0, 10, 20, 30], [10, 10, 10], [(2,), (0, 1)])
+        """
+        end, count = self.cuts[-1], len(self.cuts) - 1
+        passed = bisect_right(later.cuts, end) - 1
+        cuts = [*self.cuts, *later.cuts[passed + 1 :]]
+        own, *again = self.descents
+        kept, *others = (each._moved(count - passed, count) for each in later.descents)
+        own = replace(own, stop=len(cuts) - 1, taped=kept.taped)
+        made = (own, *again, *(each for each in others if each.taped))
+        return Schedule(made, cuts, [*starmap(saved, pairwise(cuts))], later.why)
 
     def parts(
         self, again: Mapping[int, int], regions: Sequence["Region"] = ()

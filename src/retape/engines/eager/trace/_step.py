@@ -12,7 +12,7 @@ if it was saved more often than it is read, the first times were as a result. A 
 with a workspace saves all of its results.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from retape.engines.eager.trace._signature import Signature
@@ -45,6 +45,41 @@ def made_by(step: Step) -> range:
     """The slots that a step makes: its new storages first, then its overwrites."""
     made = len(step.signature.outputs) + len(step.writes)
     return range(step.first, step.first + made)
+
+
+def steps_making(
+    wanted: Iterable[int],
+    there: Container[int],
+    producer: Sequence[int],
+    reads: Callable[[int], Iterable[int]],
+    floor: int = 0,
+) -> set[int]:
+    """The steps that have to run for some slots.
+
+    Args:
+        wanted: The slots.
+        there: Those that nothing has to run for.
+        producer: By slot, the step that makes it; -1 if none does.
+        reads: Tells the slots that a step reads.
+        floor: The first step that may run.
+
+    Examples:
+        A chain `y = f(g(x))` of which nothing is held needs both steps for `y`, and
+        only `f` if the result of `g` is held.
+
+        >>> steps_making([2], {}, [-1, 0, 1], lambda step: (step,))
+        {0, 1}
+        >>> steps_making([2], {1}, [-1, 0, 1], lambda step: (step,))
+        {1}
+    """
+    found: set[int] = set()
+    stack = [slot for slot in wanted if slot not in there]
+    while stack:
+        step = producer[stack.pop()]
+        if step >= floor and step not in found:
+            found.add(step)
+            stack += [slot for slot in reads(step) if slot not in there]
+    return found
 
 
 def places_of(
