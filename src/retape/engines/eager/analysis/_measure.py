@@ -13,10 +13,10 @@ from retape.engines.eager.analysis._lifetimes import OwnPeaks
 from retape.engines.eager.analysis._measured import (
     ForwardEnd,
     Measured,
+    Packed,
     mark_between,
 )
 from retape.engines.eager.analysis._operator_cost import step_costs
-from retape.engines.eager.analysis._packed import Packed
 from retape.engines.eager.analysis._partition import cut_run
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
 from retape.engines.eager.analysis._uses import Slots, Uses

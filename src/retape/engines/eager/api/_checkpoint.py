@@ -5,15 +5,17 @@ trace, not by calling the function again, so buffers are updated once, counters 
 once, and any generator is restored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
-from retape.engines.eager._errors import PlanError
+from torch.utils import checkpoint as pytorch
+
+from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.api._recompute import Recomputation
-from retape.engines.eager.compiled._inner_checkpoint import inner_checkpoint
 from retape.engines.eager.record._policy import (
     Policy,
     SelectivePolicy,
@@ -92,7 +94,7 @@ def checkpoint(
             "context_fn": context_fn,
             "policy": policy,
         }
-        return inner_checkpoint(function, args, kwargs, options)
+        return _inside_of_compiled(function, args, kwargs, options)
     contexts: tuple[Any, ...] = () if context_fn is None else context_fn()
     # PyTorch's own default makes contexts that do nothing.
     if all(isinstance(each, nullcontext) for each in contexts):
@@ -102,3 +104,48 @@ def checkpoint(
     # The mode is outside of the recorder, so it sees what the recorder runs.
     with selective, Recomputation(WHOLE, verify=debug, policy=selective.keeps):
         return function(*args, **kwargs)
+
+
+def _inside_of_compiled(
+    function: Callable[..., R],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> R:
+    """Call a function, by PyTorch's own checkpoint, in a function that is compiled.
+
+    The compiler traces this call: there is no second call of the function, and nothing
+    of ours is left in what it makes.
+
+    Args:
+        function: What to call.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
+        options: Those of `retape.torch.checkpoint` that bear on it.
+
+    Raises:
+        UnsupportedError: If an option has no counterpart there.
+    """
+    if options["debug"]:
+        raise UnsupportedError(
+            "`debug=True` compares values that are recomputed one by one, and the "
+            "compiler computes them in kernels of its own. Compare without "
+            "`torch.compile`."
+        )
+    policy = options["policy"]
+    if policy is not None and not isinstance(policy, Collection):
+        raise UnsupportedError(
+            "`policy` is a function, or names regions, and inside of `torch.compile` "
+            "the operators to keep have to be named: pass a list of overloads, or "
+            "`context_fn=functools.partial(create_selective_checkpoint_contexts, ...)`."
+        )
+    more: dict[str, Any] = {"determinism_check": options["determinism_check"]}
+    if options["context_fn"] is not None:
+        more["context_fn"] = options["context_fn"]
+    elif policy is not None:
+        kept = list(policy)
+        more["context_fn"] = partial(pytorch.create_selective_checkpoint_contexts, kept)
+    result: Any = pytorch.checkpoint(
+        function, *args, use_reentrant=False, **more, **kwargs
+    )
+    return result

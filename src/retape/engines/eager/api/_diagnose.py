@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import isfinite
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
+from torch.utils._pytree import tree_leaves
 
 from retape._errors import GradientTypeError
+from retape._reads import closure_of, globals_of
 from retape.driver._health import LOOKS, Health, check_growth, grows
 from retape.engines.eager._errors import DeterminismError
-from retape.engines.eager.health._before import Before
 from retape.engines.eager.health._find_operator import find_derivative, find_value
 from retape.engines.eager.health._graph import largest, operators, sizes, watch
 
@@ -57,7 +59,7 @@ def diagnose(
         ('reverse', 'SqrtBackward0', 0, 3)
     """
     check_growth(growth)
-    before = Before(function, (args, kwargs))
+    before = _Before(function, (args, kwargs))
 
     def call() -> Tensor:
         with torch.enable_grad():
@@ -107,3 +109,38 @@ def _checked_loss(value: Any) -> Tensor:
             "parameter or an argument have `requires_grad=True`, and do not detach it."
         )
     return value
+
+
+class _Before:
+    """Random states and the buffers of modules, before a call: it can be made again.
+
+    Args:
+        function: That is called: a module, a method of one, or a function that reads
+            modules by closure.
+        args: Its arguments.
+    """
+
+    def __init__(self, function: Any, args: Any) -> None:
+        self._state = torch.get_rng_state()
+        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._cuda = torch.cuda.get_rng_state_all() if cuda else None
+        self._buffers: dict[Tensor, Tensor] = {
+            buffer: buffer.detach().clone()
+            for module in set(_modules(function, args))
+            for buffer in module.buffers()
+        }
+
+    def restore(self) -> None:
+        """Put all of them back."""
+        torch.set_rng_state(self._state)
+        if self._cuda is not None:
+            torch.cuda.set_rng_state_all(self._cuda)
+        with torch.no_grad():
+            for buffer, value in self._buffers.items():
+                buffer.copy_(value)
+
+
+def _modules(function: Any, args: Any) -> Iterator[Module]:
+    read = [*closure_of(function).values(), *globals_of(function).values()]
+    read += [function, getattr(function, "__self__", None), *tree_leaves(args)]
+    yield from (each for each in read if isinstance(each, Module))

@@ -96,7 +96,7 @@ class MemoryMeter(TorchDispatchMode):
                 storage = leaf.untyped_storage()
                 told = self._allocated is not None and leaf.device.type == "cuda"
                 if not told and getattr(storage, _MARK, None) is None:
-                    counted = Buffer(self, -1, storage.nbytes(), self._total)
+                    counted = Buffer(None, -1, storage.nbytes(), self._total)
                     setattr(storage, _MARK, counted)
         self._operators += 1
         spent = perf_counter() - self._began

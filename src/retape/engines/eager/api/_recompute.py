@@ -37,7 +37,6 @@ from retape.engines.eager.plan._program import Program
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
 from retape.engines.eager.record._policy import Policy, as_function
 from retape.engines.eager.record._regions import RegionNames
-from retape.engines.eager.record._unpack import unpack
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._report import EagerReport, Tally
 from retape.engines.eager.trace._run import Run
@@ -139,7 +138,7 @@ class Recomputation:
         run.trace.verify = self._verify
         run.trace.keep = as_function(self._policy)
         run.names = self._policy if isinstance(self._policy, RegionNames) else None
-        recorder = Recorder(run, keeper, unpack)
+        recorder = Recorder(run, keeper)
         scope = contextlib.ExitStack()
         _enter_hooks(scope, recorder)
         scope.enter_context(compiled_code_runs_eagerly())

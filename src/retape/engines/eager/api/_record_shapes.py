@@ -20,8 +20,11 @@ from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.analysis._lifetimes import Lifetimes
 from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
-from retape.engines.eager.record._unpack import unpack
+from retape.engines.eager.record._dispatch_mode import (
+    Recorder,
+    active_recorder,
+    unpack,
+)
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._run import Run
@@ -36,7 +39,7 @@ class ShapesRecorder(Recorder):
     """
 
     def __init__(self, run: Run, keeper: Keeper) -> None:
-        super().__init__(run, keeper, unpack)
+        super().__init__(run, keeper)
         self.lifetimes = Lifetimes(run)
 
     def __torch_dispatch__(

@@ -25,8 +25,7 @@ from retape.engines.eager.health._graph import (
     operators,
     sizes,
 )
-from retape.engines.eager.health._modules import Modules, module_of
-from retape.engines.eager.health._source import line_of
+from retape.engines.eager.health._places import Modules, line_of, module_of
 from retape.storage._trees._magnitude import described
 
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from retape.engines.eager.health._modules import Modules
-from retape.engines.eager.health._source import Line, calling_line
+from retape.engines.eager.health._places import Line, Modules, calling_line
 from retape.storage._trees._magnitude import described
 
 

@@ -12,10 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retape.engines.eager._errors import MutationError, UnsupportedError
-from retape.engines.eager.loop._calls import Calls
-from retape.engines.eager.loop._records import Call, LoopSnapshot, Slot, overwritten
-from retape.engines.eager.loop._saved_bytes import SavedBytes
+from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager.loop._calls import (
+    Call,
+    Calls,
+    LoopSnapshot,
+    Slot,
+    overwritten,
+)
 from retape.engines.eager.trace._random_state import RandomStates
 from retape.engines.eager.trace._report import Tally
 from retape.schedule._split import binomial_split
@@ -144,7 +148,7 @@ class LoopSweep:
             for slot, tensor in start.values.items()
         }
         leaves = {slot: t for slot, t in values.items() if calls.needs[slot]}
-        counter = SavedBytes(self._brought)
+        counter = _SavedBytes(self._brought)
         kept = set(cotangents)
         with (
             torch.enable_grad(),
@@ -192,7 +196,7 @@ class LoopSweep:
             calls = self._calls
             tensor = calls.foreign[slot]
             if tensor._version != calls.versions[slot]:
-                raise MutationError(overwritten(tensor))
+                raise overwritten(tensor)
             alias = tensor.detach().requires_grad_(calls.needs[slot])
             self._aliases[slot] = alias
         return alias
@@ -251,6 +255,25 @@ class LoopSweep:
 
 
 _HOLDERS = (Slot, list, tuple)
+
+
+class _SavedBytes(torch.autograd.graph.saved_tensors_hooks):
+    """Counts the bytes that a graph saves, each storage once.
+
+    Attributes:
+        nbytes: The bytes counted so far.
+    """
+
+    def __init__(self, brought: frozenset[int]) -> None:
+        super().__init__(self._pack, lambda tensor: tensor)
+        self.nbytes, self._seen = 0, set(brought)
+
+    def _pack(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.nbytes += storage.nbytes()
+        return tensor
 
 
 class LoopNode(torch.autograd.Function):

@@ -7,14 +7,13 @@ after it. They are kept within a share of the budget by giving up every other on
 """
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from retape.engines.eager._errors import BudgetError, MutationError, UnsupportedError
 from retape.engines.eager._limits import BACKWARD_NUMBERS
-from retape.engines.eager.loop._records import Call, LoopSnapshot, Slot, overwritten
 from retape.engines.eager.trace._random_state import Drawn, Draws, present_generators
 
 _TAG = "_retape_call"
@@ -32,6 +31,29 @@ _ONE_CALL = 12
 _FEWEST = 3
 # The share of the memory for results that wait for the next snapshot.
 _WAITING_SHARE = 1 / 8
+
+
+class Slot(int):
+    """Stands for a tensor among the arguments of a call."""
+
+    __slots__ = ()
+
+
+class Call(NamedTuple):
+    """A function with its arguments, tensors as slots."""
+
+    function: Any
+    args: list[Any]
+    kwargs: dict[str, Any] | None
+    random: Drawn | None
+    grad: bool
+
+
+class LoopSnapshot(NamedTuple):
+    """Tensors from which the calls at and after a position can be run."""
+
+    position: int
+    values: dict[int, Tensor]
 
 
 class Calls:
@@ -95,7 +117,7 @@ class Calls:
             found = self._foreign_slots.get(id(tensor))
             slot = self._adopt(tensor) if found is None else found
         if tensor._version != self.versions[slot]:
-            raise MutationError(overwritten(tensor))
+            raise overwritten(tensor)
         return slot
 
     def differentiable(self, tensor: Tensor) -> bool:
@@ -337,7 +359,7 @@ class Calls:
     def _check_end(self) -> None:
         for slot, tensor in self.foreign.items():
             if tensor._version != self.versions[slot]:
-                raise MutationError(overwritten(tensor))
+                raise overwritten(tensor)
         if not self._draws and any(
             not torch.equal(state, each.get_state()) for each, state in self._random
         ):
@@ -350,3 +372,12 @@ class Calls:
 # References to a tensor that nobody but the record holds, at the place of the count:
 # the table that it is in, the loop's variable, the pair, and the argument.
 _OURS = 4
+
+
+def overwritten(tensor: Tensor) -> MutationError:
+    """The error of a tensor that was overwritten."""
+    return MutationError(
+        f"A tensor of shape `{tuple(tensor.shape)}`, which the program under "
+        "`recompute(mode='loop')` read, was overwritten in place, so the calls that "
+        "read it cannot be run again. Leave `mode` out, or write into a copy."
+    )

@@ -19,14 +19,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from retape._errors import RetapeError
-from retape.engines.eager._collective_traits import NAMESPACES as COLLECTIVES
+from retape.engines.eager._collectives import NAMESPACES as COLLECTIVES
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._limits import Limits
 from retape.engines.eager._operator_watch import OperatorWatch
 from retape.engines.eager._saved_hooks import hooks_are_refused
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.loop._backward import LoopNode, LoopSweep
-from retape.engines.eager.loop._calls import Calls
+from retape.engines.eager.loop._calls import Call, Calls
 from retape.engines.eager.loop._function_traits import (
     CallKind,
     as_with_graph,
@@ -35,7 +35,6 @@ from retape.engines.eager.loop._function_traits import (
     chooses_kernel_by_gradient,
     is_fused,
 )
-from retape.engines.eager.loop._records import Call
 from retape.engines.eager.trace._random_state import Draws
 from retape.engines.eager.trace._report import Tally
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from retape.engines.eager.analysis._units import Unit
+from retape.engines.eager.analysis._unit_sizes import Unit
 from retape.engines.eager.trace._schedule import Descent
 
 LARGEST = 60_000_000

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from retape.engines.eager.analysis._measured import Measured
-from retape.engines.eager.analysis._units import Unit
+from retape.engines.eager.analysis._unit_sizes import Unit
 from retape.engines.eager.trace._schedule import Descent
 
 # For each byte and way: it is read and written, as by an operator that does no more.

@@ -14,7 +14,11 @@ from torch.utils._pytree import tree_map_only
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._kernel_workspace import workspace_bytes
 from retape.engines.eager._operator_watch import OperatorWatch
-from retape.engines.eager._wrapper_tensors import is_wrapper
+from retape.engines.eager._wrapper_tensors import (
+    SavedWhole,
+    SavedWrapper,
+    is_wrapper,
+)
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._record_collective import (
     has_storage,
@@ -30,12 +34,13 @@ from retape.engines.eager.record._sharded_modules import (
     is_sharding,
 )
 from retape.engines.eager.trace._holdings import native_for
+from retape.engines.eager.trace._inputs import Input
 from retape.engines.eager.trace._operator_traits import (
     METADATA,
     OperatorTraits,
     traits_of,
 )
-from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._run import ForeignView, Run
 
 _active = threading.local()
 _graph_task = torch._C._current_graph_task_id
@@ -61,6 +66,24 @@ def paused_recording() -> Iterator[None]:
         recorder.paused = before
 
 
+def unpack(saved: Any) -> torch.Tensor:
+    """The tensor that a saved object stands for."""
+    if active_recorder() is None:
+        return _value(saved)
+    with paused_recording():
+        return _value(saved)
+
+
+def _value(saved: Any) -> torch.Tensor:
+    if isinstance(saved, torch.Tensor):
+        return saved
+    if isinstance(saved, SavedWrapper):
+        return saved.value(_value)
+    if isinstance(saved, Input | ForeignView | SavedWhole):
+        return saved.value()
+    return saved.run.value_of(saved)  # a handle, perhaps of compiled code
+
+
 class Recorder(OperatorWatch):
     """Records the operators of one thread into a run.
 
@@ -73,12 +96,7 @@ class Recorder(OperatorWatch):
     # What compiled code reads at each operator has a fixed place.
     __slots__ = ("opaque", "paused")
 
-    def __init__(
-        self,
-        run: Run,
-        keeper: Keeper,
-        unpack: Callable[[Any], torch.Tensor],
-    ) -> None:
+    def __init__(self, run: Run, keeper: Keeper) -> None:
         super().__init__()
         self.run = run
         self.shapes: Callable[[torch.Tensor], torch.Tensor] | None = None

@@ -126,7 +126,7 @@ class Sweep:
             assert gap is not None
             if gap.fits(gap.start, position):
                 break
-            if gap.smallest_stage(position) <= gap.free(position):
+            if gap.fits(gap.last_cut(position), position):
                 break
             if gap.end <= position:  # else it was cut for the room of another time
                 if len(trace.snapshots) == 1:

@@ -25,7 +25,6 @@ from retape.engines.eager.trace._geometry import (
     tensor_on,
 )
 from retape.engines.eager.trace._holdings import native_for
-from retape.engines.eager.trace._inputs import checked
 from retape.engines.eager.trace._random_state import RandomStates
 from retape.engines.eager.trace._step import made_by, steps_making
 from retape.engines.eager.trace._trace import Trace
@@ -117,7 +116,7 @@ class Replay:
             trace = self._trace
             known = trace.foreign.get(slot)
             if known is not None:
-                root = checked(known)
+                root = known.value()
                 if trace.verify:
                     check_foreign(trace, slot)
             else:

@@ -9,7 +9,6 @@ import torch
 
 from retape.engines.eager._errors import DeterminismError, MutationError
 from retape.engines.eager.trace._geometry import below_autograd, tensor_on
-from retape.engines.eager.trace._inputs import checked
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._trace import Trace
@@ -93,7 +92,7 @@ def check_exposed(trace: "Trace", needed: Iterable[int]) -> None:
         for slot, seen in zip(step.reads, step.signature.geometries, strict=True):
             known = trace.foreign.get(slot)
             if known is not None and slot in trace.exposed:
-                tensor = checked(known)
+                tensor = known.value()
                 if not trace.exposed[slot].agrees(tensor.untyped_storage(), seen):
                     raise MutationError(_rewritten(tensor))
 

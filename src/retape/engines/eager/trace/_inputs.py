@@ -26,6 +26,22 @@ class Input(NamedTuple):
     nbytes: int
     storage: torch.UntypedStorage
 
+    def value(self) -> Tensor:
+        """The tensor, if nobody has overwritten it since.
+
+        Raises:
+            MutationError: If somebody has.
+        """
+        tensor, version, nbytes, storage = self
+        if tensor.untyped_storage()._cdata != storage._cdata:
+            raise MutationError(_replaced(self))
+        if version >= 0:
+            if tensor._version != version:
+                raise MutationError(_overwritten(self))
+            if tensor.untyped_storage().nbytes() != nbytes:
+                raise MutationError(_was_resized(self))
+        return tensor
+
 
 @dataclass(slots=True)
 class InputGradient:
@@ -54,19 +70,6 @@ class Received:
 
     same: int = -1
     saved: bool = False
-
-
-def checked(known: Input) -> Tensor:
-    """The tensor of a foreign slot, if nobody has overwritten it since."""
-    tensor, version, nbytes, storage = known
-    if tensor.untyped_storage()._cdata != storage._cdata:
-        raise MutationError(_replaced(known))
-    if version >= 0:
-        if tensor._version != version:
-            raise MutationError(_overwritten(known))
-        if tensor.untyped_storage().nbytes() != nbytes:
-            raise MutationError(_was_resized(known))
-    return tensor
 
 
 def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from retape.engines.eager import _collective_traits as collectives
+from retape.engines.eager import _collectives as collectives
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager.trace._backward_formulas import is_lean
 

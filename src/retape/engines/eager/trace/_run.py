@@ -24,7 +24,7 @@ from retape.engines.eager.trace._geometry import (
     view_through,
 )
 from retape.engines.eager.trace._holdings import TAG, Tail
-from retape.engines.eager.trace._inputs import Input, checked
+from retape.engines.eager.trace._inputs import Input
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._step import Snapshot, places_of
 from retape.engines.eager.trace._trace import Trace
@@ -37,7 +37,10 @@ _KEPT_WHOLE = (
 
 
 class Handle:
-    """Stands in an autograd graph for a tensor that was saved for backward."""
+    """Stands in an autograd graph for a tensor that was saved for backward.
+
+    Its number is -1 if the value is held for good.
+    """
 
     __slots__ = ("geometry", "number", "run", "slot")
 
@@ -49,20 +52,6 @@ class Handle:
 
     def __del__(self) -> None:
         self.run.dropped(self)
-
-
-class ReceivedHandle:
-    """Stands for a saved tensor whose value is held for good."""
-
-    __slots__ = ("geometry", "run", "slot")
-
-    def __init__(self, run: "Run", slot: int, geometry: Geometry) -> None:
-        self.run = run
-        self.slot = slot
-        self.geometry = geometry
-
-    def __del__(self) -> None:
-        self.run.dropped_received()
 
 
 class Fetcher(Protocol):
@@ -157,7 +146,7 @@ class Run:
         if slot in trace.received:
             trace.received[slot].saved = True
             self.living += 1
-            return ReceivedHandle(self, slot, trace.geometries.of(tensor))
+            return Handle(self, slot, trace.geometries.of(tensor), -1)
         if buffer.uninitialised and slot not in trace.exposed:
             trace.moved[slot] = slot  # the operator that is about to run may fill it
         if trace.producer[slot] < 0:
@@ -181,20 +170,29 @@ class Run:
         geometry = self.trace.geometries.of(tensor)
         return ForeignView(known, self.trace.roots[slot], geometry)
 
+    def value_of(self, handle: Handle) -> Tensor:
+        """The tensor of a handle; it is computed again if nothing holds its value."""
+        trace = self.trace
+        with self.lock:
+            slot = trace.moved.get(handle.slot, handle.slot)
+            storage = trace.tail.partial.get(slot) or trace.held.storages.get(slot)
+            if storage is None:
+                assert self.sweep is not None
+                with trace.streams.at_home():
+                    self.sweep.fetch(handle)
+                storage = trace.held.storages[slot]
+            with torch._C._AutoDispatchBelowAutograd():
+                return trace.streams.hand_out(tensor_on(storage, handle.geometry))
+
     def dropped(self, handle: Handle) -> None:
         """A handle has died with its graph."""
         with self.lock:
-            if self.native is not None:
+            if handle.number < 0:
+                self.living -= 1
+            elif self.native is not None:
                 self.native.dropped(self, handle)
             else:
                 self._dropped(handle.slot, handle.number)
-            if not self.living and not self.recording:
-                self.let_go()
-
-    def dropped_received(self) -> None:
-        """A handle of a received value has died with its graph."""
-        with self.lock:
-            self.living -= 1
             if not self.living and not self.recording:
                 self.let_go()
 
@@ -291,7 +289,7 @@ class ForeignView:
 
     def value(self) -> Tensor:
         """The tensor, if its storage is as it was."""
-        tensor = checked(self.known)
+        tensor = self.known.value()
         with torch._C._AutoDispatchBelowAutograd():
             if self.geometry is self.root:
                 return tensor_on(tensor.untyped_storage(), self.geometry)

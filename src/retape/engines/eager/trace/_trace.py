@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch import UntypedStorage as Storage
 
-from retape.engines.eager._bytes_in_flight import InFlight
+from retape.engines.eager._collectives import InFlight
 from retape.engines.eager._home_streams import HomeStreams
 from retape.engines.eager.trace._exposed import Exposure
 from retape.engines.eager.trace._fingerprint import fingerprint

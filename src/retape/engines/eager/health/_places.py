@@ -1,10 +1,19 @@
-"""The modules that operators belong to, noted while a program runs."""
+"""Where the operators of a program come from: its lines, and its modules.
+
+Lines of the user's program stand among those of PyTorch and of this library; modules
+are noted while the program runs.
+"""
 
 from __future__ import annotations
 
+import linecache
+import re
+import sys
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import torch
 from torch.nn import Module
 from torch.nn.modules.module import (
     register_module_forward_hook,
@@ -13,6 +22,49 @@ from torch.nn.modules.module import (
 from torch.utils._pytree import tree_leaves
 
 from retape.engines.eager.health._graph import is_of_leaf, number
+
+_FOLDERS = Path(torch.__file__).parent, Path(__file__).parents[3]
+_LIBRARIES = tuple(f"{each}/" for f in _FOLDERS for each in (f, f.resolve()))
+_FRAME = re.compile(r'\s*File "(.*)", line (\d+), in (.*)')
+_TRACEBACK = "traceback_"
+"""The key under which autograd keeps the lines that led to a node, when asked to."""
+
+
+class Line(NamedTuple):
+    """A line of a program: `file:line (function)`, and its text."""
+
+    line: str
+    text: str
+
+
+def line_of(node: Any) -> Line:
+    """Where the program called the operator of a node, made while autograd noted it."""
+    frames = (_FRAME.match(each) for each in reversed(node.metadata[_TRACEBACK]))
+    for frame in frames:
+        if frame and not _is_of_library(frame[1]):
+            return _line(frame[1], int(frame[2]), frame[3])
+    return Line("", "")
+
+
+def calling_line() -> Line:
+    """Where the program called the operator that runs."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not _is_of_library(code.co_filename):
+            return _line(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return Line("", "")
+
+
+def _is_of_library(path: str) -> bool:
+    return path.startswith(("<frozen", *_LIBRARIES))
+
+
+def _line(path: str, number: int, function: str) -> Line:
+    text = linecache.getline(path, number).strip()
+    return Line(f"{path}:{number} ({function})", text)
+
 
 _KEY = "retape_module"
 
