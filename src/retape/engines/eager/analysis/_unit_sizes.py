@@ -124,4 +124,4 @@ class UnitSizes:
         if step.signature.kind.scratch:
             read.clear()  # it needs all of its results
         results = set(made_by(step)) - read - tape.keys()
-        return [slot for slot in results if self.uses.last_use.get(slot, -1) == last]
+        return [slot for slot in results if self.uses.last_use[slot] == last]

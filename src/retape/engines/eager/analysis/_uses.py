@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +22,8 @@ class Uses:
 
     Attributes:
         length: Steps.
-        useful: Steps that have to run for what autograd saved.
-        last_use: For each slot, the last useful step that reads it, or at which
-            autograd saved it.
+        last_use: For each slot, the last step that reads it to make something that
+            autograd saved, or at which autograd saved it; -1 if there is none.
         saved: Pairs of a step and a slot that autograd saved there, in order.
     """
 
@@ -31,20 +31,23 @@ class Uses:
         run.settle_places()
         living = run.alive if alive is None else alive
         self._run, self._trace = run, run.trace
-        self.length = len(run.trace.steps)
-        producer = run.trace.producer
-        self.saved: list[tuple[int, int]] = []
-        self.last_use: dict[int, int] = {}
-        for number, step in enumerate(run.places):
-            slot = run.slot_of(number)
-            if living[number] and producer[slot] >= 0:
-                self.saved.append((step, slot))
-                self.last_use[slot] = step
-        self.useful = self.closure(self.last_use, frozenset(), 0)
-        for index in sorted(self.useful):
-            for slot in self._trace.steps[index].reads:
-                if producer[slot] >= 0:
-                    self.last_use[slot] = max(index, self.last_use.get(slot, -1))
+        self._columns = columns = Columns.of(run.trace)
+        self.length, producer = columns.length, run.trace.producer
+        found = map(run.slot_of, range(len(run.places)))
+        self.saved: list[tuple[int, int]] = [
+            (step, slot)
+            for step, slot, lives in zip(run.places, found, living, strict=True)
+            if lives and producer[slot] >= 0
+        ]
+        steps, slots = np.array(self.saved, dtype=np.int64).reshape(-1, 2).T
+        useful = np.zeros(self.length, dtype=bool)
+        useful[list(self.closure(slots.tolist(), frozenset(), 0))] = True
+        self.last_use: Any = np.full(len(columns.made), -1)
+        some = useful[columns.reader]
+        # Of a slot that is given several steps the last one stays.
+        self.last_use[columns.read[some]] = columns.reader[some]
+        np.maximum.at(self.last_use, slots, steps)
+        self.last_use[columns.made < 0] = -1
 
     def nbytes(self, slots: Iterable[int]) -> int:
         """The sum of the sizes of slots."""
@@ -66,24 +69,12 @@ class Uses:
         )
 
     def crossing(self, cuts: Sequence[int]) -> list[Slots]:
-        """For each position, in order, the slots made before and used at or after."""
-        producer = self._trace.producer
-        entering: list[list[int]] = [[] for _ in cuts]
-        leaving: list[list[int]] = [[] for _ in cuts]
-        for slot, used in self.last_use.items():
-            first = bisect_left(cuts, producer[slot] + 1)
-            after = bisect_left(cuts, used + 1)
-            if first < after:
-                entering[first].append(slot)
-                if after < len(cuts):
-                    leaving[after].append(slot)
-        found: list[Slots] = []
-        present: set[int] = set()
-        for come, gone in zip(entering, leaving, strict=True):
-            present.difference_update(gone)
-            present.update(come)
-            found.append(frozenset(present))
-        return found
+        """For each position, the slots made before and used at or after."""
+        made, used = self._columns.made, self.last_use
+        return [
+            frozenset(np.flatnonzero((made < cut) & (used >= cut)).tolist())
+            for cut in cuts
+        ]
 
     def late(self, cuts: Sequence[int]) -> list[Slots]:
         """For each position, the slots saved behind it that belong to a step before."""
@@ -99,9 +90,8 @@ class Uses:
 
         And those of them that autograd has not saved: no tape has these, too.
         """
-        columns = Columns.of(self._trace)
-        slots = np.fromiter(self.last_use, np.int64, len(self.last_use))
-        used = np.fromiter(self.last_use.values(), np.int64, len(slots))
+        slots = np.flatnonzero(self.last_use >= 0)
+        columns, used = self._columns, self.last_use[slots]
         first, nbytes = columns.made[slots] + 1, columns.nbytes[slots]
         alone = nbytes.copy()
         alone[np.isin(slots, [slot for _, slot in self.saved])] = 0

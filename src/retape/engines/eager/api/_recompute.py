@@ -24,8 +24,11 @@ from retape.engines.eager.api._argument_checks import (
     check_count,
 )
 from retape.engines.eager.api._available_bytes import automatic_budget
-from retape.engines.eager.api._estimate import Estimate
-from retape.engines.eager.api._estimated_plan import estimated_budget, tell_if_another
+from retape.engines.eager.api._estimate import (
+    Estimate,
+    estimated_budget,
+    tell_if_another,
+)
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import Store, as_store, keep_in
 from retape.engines.eager.loop._recorder import LoopBlock, in_loop

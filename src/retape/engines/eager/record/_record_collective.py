@@ -54,7 +54,7 @@ def record_collective(
     _refuse_flat_parameters(func)
     filled = list(written_tensors(kind, args, kwargs))
     for tensor in filled:
-        buffer = _buffer_of(trace, tensor)
+        buffer = trace.buffer_of(tensor)
         if trace.last_read[buffer.slot] >= 0 or not buffer.uninitialised:
             trace.before_write(buffer, tensor)
     read = sum(each.nbytes for each in nested_tensors([args, list(kwargs.values())]))
@@ -76,7 +76,7 @@ def record_whole(
     """
     filled = [t for t in written_tensors(kind, args, kwargs) if has_storage(t)]
     for tensor in filled:
-        trace.before_write(_buffer_of(trace, tensor), tensor)
+        trace.before_write(trace.buffer_of(tensor), tensor)
     return hold_results(trace, func(*args, **kwargs), filled)
 
 
@@ -176,7 +176,7 @@ def _place(tensor: Tensor) -> int:
 def hold_results(trace: Trace, result: Any, filled: Sequence[Tensor]) -> Any:
     """Hold for good what was written and what was made."""
     for tensor in filled:
-        trace.hold_for_good(_buffer_of(trace, tensor), tensor)
+        trace.hold_for_good(trace.buffer_of(tensor), tensor)
     for tensor in nested_tensors(result):
         if not has_storage(tensor) or tensor.is_meta:
             continue
@@ -234,11 +234,3 @@ def nested_tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from nested_tensors(each)
-
-
-def _buffer_of(trace: Trace, tensor: Tensor) -> Buffer:
-    storage = tensor.untyped_storage()
-    buffer = getattr(storage, TAG, None)
-    if buffer is None or buffer.owner is not trace.owner:
-        buffer = trace.adopt(tensor, storage)
-    return buffer

@@ -129,6 +129,14 @@ class Trace:
             self.prints[slot] = fingerprint(storage)
         return buffer
 
+    def buffer_of(self, tensor: Tensor) -> Buffer:
+        """The note on the storage of a tensor, which is foreign if it has none."""
+        storage = tensor.untyped_storage()
+        buffer = getattr(storage, TAG, None)
+        if buffer is None or buffer.owner is not self.owner:
+            return self.adopt(tensor, storage)
+        return buffer
+
     def _gets_gradient(self, slot: int, whole: Tensor | None) -> None:
         """A slot that no step made is about to be read, and gets a gradient."""
         geometry = None if whole is None else self.geometries.of(whole)
@@ -172,11 +180,6 @@ class Trace:
                 seen = zip(step.reads, step.signature.geometries, strict=True)
                 if any(s == slot and geometry is not whole for s, geometry in seen):
                     gradient.apart = last
-
-    def sums_until(self, slot: int) -> int:
-        """The last read of a slot whose first sum is a tensor of its own; else -1."""
-        gradient = self.gradients.get(slot)
-        return -1 if gradient is None else gradient.apart
 
     def look_again(self, buffer: Buffer, tensor: Tensor) -> None:
         """Before a read of memory that others may have written, or that nobody has."""
