@@ -44,17 +44,14 @@ class Sweep:
         position = run.places[handle.number]
         self._let_go_after(position)
         self._section = run.enter_section(handle.number)
-        start = self._start
-        if self._gap is None or not self._gap.covers(start, position):
-            self._gap = self._gap_between(start, position)
-        if not self._gap.fits(start, position):
-            if self._finds_plan(position):
-                self.fetch(handle)
-                return
-            self._gap = self._gap or self._gap_between(start, position)
-        start = self._make_room(position)
-        first = self._plant_up_to(start, position)
-        self._read_ahead(self._tape(first, position))
+        if self._gap is None or not self._gap.covers(self._start, position):
+            self._gap = self._gap_before(position)
+        if not self._gap.fits(self._start, position) and self._finds_plan(position):
+            self.fetch(handle)
+            return
+        gap = self._with_room(position)
+        first = self._plant_up_to(gap, position)
+        self._read_ahead(self._tape(gap, first, position))
 
     def _read_ahead(self, position: int) -> None:
         """Begin to read the snapshot that what lies before a position is run from."""
@@ -69,14 +66,15 @@ class Sweep:
         """The latest snapshot in this section, from which to run again."""
         return max(self._run.trace.snapshots[-1].position, self._section)
 
-    def _plant_up_to(self, start: int, position: int) -> int:
+    def _plant_up_to(self, gap: Gap, position: int) -> int:
         """Plant the snapshots of binomial splits (Rule 6); the last stage's begin."""
-        gap = self._gap
-        assert gap is not None
+        start = self._start
         planting, cut = gap.next_action(start, position)
         while planting:
-            if not self._plant(gap.crossing(start, cut), cut, position):
+            slots = gap.crossing(start, cut)
+            if not self._admits(gap, self._not_there(slots), 0, position):
                 return max(start, gap.last_cut(position))
+            self._run_to({cut: slots}, [])
             start = cut
             planting, cut = gap.next_action(start, position)
         return cut
@@ -95,8 +93,8 @@ class Sweep:
             stage.close()
             self._run.stages.remove(stage)
 
-    def _gap_between(self, start: int, position: int) -> Gap:
-        return Gap(self._run, start, position, self._limits)
+    def _gap_before(self, position: int) -> Gap:
+        return Gap(self._run, self._start, position, self._limits)
 
     def _finds_plan(self, position: int) -> bool:
         """Whether there is a plan now for all that is saved up to a position."""
@@ -118,12 +116,11 @@ class Sweep:
             trace.drop_from_tail(next(iter(trace.tail.steps)))
         return True
 
-    def _make_room(self, position: int) -> int:
-        """Give snapshots up until a unit fits after the nearest one; its position."""
-        trace, memory = self._run.trace, self._limits.memory
-        while memory is not None:
-            gap = self._gap
-            assert gap is not None
+    def _with_room(self, position: int) -> Gap:
+        """The gap once snapshots are given up until a unit fits after the nearest."""
+        trace = self._run.trace
+        gap = self._gap = self._gap or self._gap_before(position)
+        while self._limits.memory is not None:
             if gap.fits(gap.start, position):
                 break
             if gap.fits(gap.last_cut(position), position):
@@ -132,27 +129,18 @@ class Sweep:
                 if len(trace.snapshots) == 1:
                     break
                 self._give_up_last()
-            self._gap = self._gap_between(self._start, position)
-        return self._start
+            gap = self._gap = self._gap_before(position)
+        return gap
 
-    def _plant(self, slots: set[int], cut: int, position: int) -> bool:
-        """Store a snapshot at a cut, computed from the ones before, if it fits."""
-        if not self._admits(self._not_there(slots), 0, position):
-            return False
-        self._run_to({cut: slots}, [])
-        return True
-
-    def _tape(self, first: int, last: int) -> int:
+    def _tape(self, gap: Gap, first: int, last: int) -> int:
         """Recompute all that was saved between two steps, or as much as fits.
 
         What was planted may be wider than cuts are on average. The values of one step,
         from the start of the program, fit if the budget is not refused. Returns where
         what was recomputed begins.
         """
-        gap, trace = self._gap, self._run.trace
-        assert gap is not None
-        tape = self._missing(first, last)
-        while not self._fits(tape[1], last):
+        trace, tape = self._run.trace, self._missing(first, last)
+        while not self._fits(gap, tape[1], last):
             if first < last:
                 first = gap.shorter(first, last)
             elif len(trace.snapshots) > 1:
@@ -200,15 +188,14 @@ class Sweep:
             slot for slot in run.asked_for(numbers) if slot not in storages
         ]
 
-    def _fits(self, slots: Sequence[int], position: int) -> bool:
+    def _fits(self, gap: Gap, slots: Sequence[int], position: int) -> bool:
         nbytes, missing = self._run.trace.nbytes, set(slots)
         left = sum(nbytes[slot] for slot in missing)
-        return self._admits(missing, left, position)
+        return self._admits(gap, missing, left, position)
 
-    def _admits(self, missing: set[int], left: int, position: int) -> bool:
+    def _admits(self, gap: Gap, missing: set[int], left: int, position: int) -> bool:
         """Whether there is room to compute slots, of which some bytes will be left."""
-        gap, trace = self._gap, self._run.trace
-        assert gap is not None
+        trace = self._run.trace
         if self._limits.memory is None:
             return True
         if not gap.admits(left, left, position):
