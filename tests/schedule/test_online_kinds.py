@@ -1,6 +1,6 @@
 """Two tiers and mixed slots while the end is not known: valid, and near the optimum."""
 
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -52,16 +52,7 @@ def test_no_placement_without_knowing_the_end_does_much_better():
     tiers, upto = two(1, 1, (2, 2)), 14
     policy = OnlineTiers(tiers).begin().policy
 
-    @cache
-    def back(held, end):
-        room, total = (1, 1), 0.0
-        ends = [*(x for x, _ in held[1:]), end]
-        for (x, tier), stop in zip(held, ends, strict=True):
-            room = tuple(
-                n - (name == tier) for n, name in zip(room, TIERS, strict=True)
-            )
-            total += policy.price(tier, stop - x, room)
-        return total
+    priced = cache(partial(back, policy))
 
     def survives(most):
         """Whether some decisions keep each length within `most` times its optimum."""
@@ -70,7 +61,7 @@ def test_no_placement_without_knowing_the_end_does_much_better():
             later = set()
             for held, paid in reached:
                 for after, more in decisions(held, p, tiers):
-                    total = paid + more + p + 1 + back(after, p + 1) + 2 * (p + 2)
+                    total = paid + more + p + 1 + priced(after, p + 1) + 2 * (p + 2)
                     if total <= most * least(p + 2, tiers) + 1e-9:
                         later.add((after, paid + more))
             reached = later
@@ -83,6 +74,35 @@ def test_no_placement_without_knowing_the_end_does_much_better():
     assert survives(ours)
     assert not survives(1.02)
     assert ours < 1.12
+
+
+@pytest.mark.parametrize("near", [(0, 0), (0, 1), (1, 0), (1, 2)])
+@pytest.mark.parametrize("far", [(5, 5), (2, 2), (1, 4), (5, 20)])
+def test_each_decision_is_the_cheapest_of_all(near, far):
+    """As if the run ended after it: by all that can be held then, and its price."""
+    tiers = Tier("memory", 1, *near), Tier("disk", 1, *far)
+    state, moves = OnlineTiers(tiers).begin(), 0
+    for p in range(40):
+        held = tuple((x.stage, x.tier) for x in state.held)
+        every = {
+            after: more + back(state.policy, after, p + 1)
+            for after, more in decisions(held, p, tiers)
+        }
+        state, placed = state.place(p)
+        after = tuple((x.stage, x.tier) for x in state.held)
+        assert every[after] <= min(every.values()) + 1e-9
+        moves += len(placed.moved)
+    assert moves or far != (5, 5)
+
+
+def back(policy, held, end):
+    """What it costs to go back over what lies between snapshots, and to the end."""
+    room, total = (1, 1), 0.0
+    ends = [*(x for x, _ in held[1:]), end]
+    for (x, tier), stop in zip(held, ends, strict=True):
+        room = tuple(n - (name == tier) for n, name in zip(room, TIERS, strict=True))
+        total += policy.price(tier, stop - x, room)
+    return total
 
 
 def paid(tiers, upto):
@@ -116,7 +136,7 @@ def decisions(held, p, tiers):
     if kept["memory"] and not kept["disk"]:
         (i,) = kept["memory"]
         moved = (*held[:i], (held[i][0], "disk"), *held[i + 1 :], (p, "memory"))
-        yield moved, write["disk"]
+        yield moved, tiers[0].read + write["disk"] + write["memory"]
 
 
 TIERS = ("memory", "disk")

@@ -291,3 +291,29 @@ def test_a_run_whose_records_are_damaged_goes_on_from_what_is_left(
         assert outcome.report.reverses == whole.report.reverses
         fewer = outcome.report.advances < whole.report.advances
         assert fewer or killed_at == 0  # where no snapshot is left
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 4])
+def test_a_run_to_an_unknown_end_goes_on_from_the_last_snapshot_that_is_whole(
+    tmp_path, damaged
+):
+    class Killed(ToyMachine):
+        def advance(self, capsule, steps):
+            if capsule.step >= 30:
+                raise KeyError
+            return super().advance(capsule, steps)
+
+    plan = retape.fixed_space(snapshots=4)
+    whole = run(ToyMachine(40, tells_length=False), plan)
+    with pytest.raises(KeyError):
+        run(Killed(40, tells_length=False), plan, store=toys_at(tmp_path), label="it")
+    steps = [int(file.stem[5:]) for file in sorted(tmp_path.glob("step-*.npz"))]
+    for step in steps[len(steps) - damaged :]:
+        file = tmp_path / f"step-{step:012d}.npz"
+        file.write_bytes(file.read_bytes()[:-40])
+    machine = ToyMachine(40, tells_length=False)
+    outcome = run(machine, plan, store=toys_at(tmp_path), label="it")
+    assert outcome.result == whole.result
+    # What lies before that snapshot is not run again.
+    less = whole.report.advances - outcome.report.advances
+    assert less == steps[len(steps) - 1 - damaged]

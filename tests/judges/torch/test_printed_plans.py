@@ -4,6 +4,7 @@ The rows are those who decide: rules, plans, a user's schedule, a store, a plan 
 left. What each part says must add up to what was counted while the program ran.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,16 @@ def test_the_parts_add_up_to_what_was_done(way: str, tmp_path: Path) -> None:
     assert SAVED <= sum(each.saved_bytes for each in parts) <= 3 * SAVED
     printed = str(plan)
     assert printed.startswith(plan.why) and printed.count("\n") == len(parts) + 1
+
+
+@pytest.mark.parametrize(("count", "more"), [(24, 0), (25, 1), (60, 36)])
+def test_a_long_table_says_how_many_parts_it_leaves_out(
+    count: int, more: int, tmp_path: Path
+) -> None:
+    plan = by_number(tmp_path).plan
+    _, *lines = str(replace(plan, parts=plan.parts[:1] * count)).splitlines()
+    last = [f"and {more} more parts, in `parts`"] * bool(more)
+    assert len(lines) == 1 + 24 + len(last) and lines[25:] == last
 
 
 def test_a_loop_has_no_table_and_says_why() -> None:

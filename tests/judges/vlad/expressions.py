@@ -48,7 +48,7 @@ RIGHT = (
     "np.cumsum(t, axis=-1)[1, 2, 3] + t.std() * (t / t.sum(axis=2)[0, 0]).mean()",
     "(w / (2.0 + w.sum(axis=1, keepdims=True))).sum()",
     "(w * w.mean(axis=0, keepdims=True)).sum() * t.sum(axis=2, keepdims=True)[0, 0, 0]",
-    "(np.cumsum(w, axis=0) * np.prod(w) + np.var(w, axis=1)[0]).sum()",
+    "(np.cumsum(w, axis=0) * w * np.prod(w) + np.var(w, axis=1)[0]).sum()",
     # item by item
     "(np.clip(u, -0.3, 0.6) * u).sum() + u.clip(0.0, 0.5)[0]",
     "np.clip(x, 0.1, u[0]) * np.hypot(x, v[0]) + np.hypot(u, np.hypot(u, x)).sum()",
