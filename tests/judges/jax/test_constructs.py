@@ -45,6 +45,7 @@ ALL_LAYERS = LAYERS | {"scan": in_a_step}
 
 
 # That policies which cut between operations gain nothing in a loop is advice.
+@pytest.mark.slow("equinox scan-within", "equinox checkpointed in another-names")
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
 @pytest.mark.parametrize(("name", "layer"), dealt(REVERSIBLE, list(ALL_LAYERS)))
 def test_a_marked_layer_has_that_gradient(name: str, layer: str) -> None:
@@ -84,7 +85,12 @@ def listed(construct: Construct, x: Any) -> bool:
 TELLING = {f.__name__: f for f in (explained, measured, advised, listed)}
 
 
-@pytest.mark.slow("equinox scan-advised", "equinox of ours-advised", "lanes-advised")
+@pytest.mark.slow(
+    "equinox scan-advised",
+    "equinox of ours-advised",
+    "lanes-advised",
+    "a reference-advised",
+)
 @pytest.mark.parametrize(("name", "way"), dealt(list(BY_NAME), list(TELLING)))
 def test_what_tells_of_it_agrees(name: str, way: str) -> None:
     assert TELLING[way](BY_NAME[name], jnp.asarray(X))
@@ -101,6 +107,7 @@ def test_what_tells_of_it_agrees(name: str, way: str) -> None:
     "lanes",
     "symbolic zeros",
     "shard map",
+    "equinox checkpointed in another",
 )
 @pytest.mark.parametrize("name", [c.name for c in CONSTRUCTS if not c.calls_back])
 def test_its_gradient_is_exported_for_any_number_of_lanes(name: str) -> None:

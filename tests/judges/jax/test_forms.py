@@ -77,6 +77,19 @@ def wanted(name: str) -> Any:
     "typed_keys-grad-itself-default",
     "ys_feed_a_later_loop-grad-itself-default",
     "conds_in_a_cond-device-scan-bytes",
+    "halt_on_data-device-scan-logarithmic",
+    "rows_of_rows-checkpointed-scan-bisection",
+    "two_inner_loops-grad-vmap-bisection",
+    "cond_with_a_loop_in_a_loop-grad-itself-default",
+    "nested_scans-grad-itself-default",
+    "while_in_while-grad-itself-default",
+    "switch_1-grad-itself-default",
+    "typed_keys_of_another_kind-grad-itself-default",
+    "ys_feed_a_while-grad-itself-default",
+    "rows_of_typed_keys-grad-itself-default",
+    "carry_swaps-grad-itself-logarithmic",
+    "scan_of_1-grad-itself-default",
+    "fori_dynamic-grad-itself-default",
 )
 @pytest.mark.parametrize(
     ("form", "way", "transform", "plan"),
@@ -157,6 +170,7 @@ FURTHER: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.slow("a snapshot, known", "within 1 MiB", "long stages")
 @pytest.mark.parametrize("plan", FURTHER)
 def test_every_plan_on_runs_of_known_and_unknown_length(plan: str) -> None:
     name, chosen = FURTHER[plan]
@@ -189,7 +203,11 @@ LOOPED = [
 
 
 @pytest.mark.slow(
-    "two_inner_loops", "carry_swaps", "rows_written_by_hand", "nothing_in_an_array"
+    "two_inner_loops",
+    "carry_swaps",
+    "rows_written_by_hand",
+    "nothing_in_an_array",
+    "cond_with_a_loop_in_a_loop",
 )
 @pytest.mark.parametrize("name", LOOPED)
 def test_loops_of_ours_have_the_gradient_of_jax_s(name: str) -> None:
@@ -206,6 +224,7 @@ REVERSED = ["carry_swaps", "nested_scans", "linear_algebra", "custom_jvp_inside"
 
 
 # That policies which cut between operations gain nothing in a loop is advice.
+@pytest.mark.slow("linear_algebra-within", "linear_algebra-sqrt")
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
 @pytest.mark.parametrize(("name", "layer"), dealt(REVERSED, list(LAYERS)))
 def test_a_marked_layer_has_the_gradient_of_the_plain_one(

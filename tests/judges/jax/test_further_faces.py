@@ -271,6 +271,12 @@ FAST = (
 )
 
 
+@pytest.mark.slow(
+    "scan of rows, in one level-vmap",
+    "scan of rows, unrolled-itself",
+    "scan of rows, backwards in segments-itself",
+    "scan of rows, on the host-vmap",
+)
 @pytest.mark.parametrize(
     ("face", "transform"),
     [

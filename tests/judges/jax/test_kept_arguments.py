@@ -191,6 +191,7 @@ def test_derivatives_are_those_of_the_function(program: str, derivative: str) ->
     assert_equal(take(retape.jax.checkpoint(f)), take(f))
 
 
+@pytest.mark.slow("names-through a batch")
 @pytest.mark.parametrize(("mark", "derivative"), dealt(list(LAYERS), list(DERIVATIVES)))
 def test_every_mark_under_every_transformation(mark: str, derivative: str) -> None:
     take = DERIVATIVES[derivative]

@@ -133,6 +133,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow("a_ring-steps of a device")
 @pytest.mark.parametrize(
     ("write", "form"),
     dealt(PROGRAMS, list(FORMS)),

@@ -102,6 +102,7 @@ def outcome(run: Function) -> Any:
     return found.dtype, np.asarray(found).tobytes()
 
 
+@pytest.mark.slow("grad-threefry_partitionable")
 @pytest.mark.parametrize(("way", "setting"), dealt(list(WAYS), list(SETTINGS)))
 def test_an_answer_is_that_of_the_settings_it_is_asked_under(
     way: str, setting: str

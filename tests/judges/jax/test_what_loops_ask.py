@@ -115,7 +115,7 @@ def loop(asked: Question) -> Callable[[Any, Any], Any]:
     return lambda x, i: lax.while_loop(going, step, (i, x))[1]
 
 
-OFTEN = ("any lane", "a rule of vmap", "the host")
+OFTEN = ("any lane", "the host")
 """Reversed on each change, the others each night; all are asked for a value."""
 
 

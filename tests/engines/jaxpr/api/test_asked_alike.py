@@ -311,6 +311,9 @@ def assert_alike(got: Any, want: Any, tolerance: float) -> None:
             assert_close(ours, theirs, tolerance)
 
 
+@pytest.mark.slow(
+    "a_short_float: float16", "a_value_that_does_not_depend_on_it: another number"
+)
 @pytest.mark.parametrize(("what", "tolerance"), ROWS)
 def test_ours_gives_what_that_of_jax_gives(what: Function, tolerance: float) -> None:
     assert_alike(what(asked(plan=FEW)), what(JAXS), tolerance)

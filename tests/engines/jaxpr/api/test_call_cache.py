@@ -59,6 +59,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow("vjp")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_second_call_compiles_nothing_and_a_changed_number_is_seen(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -183,6 +184,7 @@ def test_constants_are_not_part_of_the_program() -> None:
     assert compilations(lambda: list(map(ask, (2.0, 5.0)))) == 0
 
 
+@pytest.mark.slow("int64-False")
 @pytest.mark.parametrize(
     ("dtype", "wide"), [(np.int64, False), (np.float64, False), (bool, True)]
 )

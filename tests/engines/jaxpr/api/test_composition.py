@@ -131,6 +131,9 @@ ROWS: dict[str, Callable[[Function], Any]] = {
     "grad of vmap",
     "vmap of vmap of grad",
     "grad of a cond around",
+    "vmap of grad by the second",
+    "jacrev",
+    "grad of a scan around",
     *list(ROWS)[list(ROWS).index("jvp of grad") :],
 )
 @pytest.mark.parametrize("name", ROWS)

@@ -66,6 +66,7 @@ def test_their_stages_and_bytes_are_those_of_the_program(memory):
     assert told[-1].done == told[-1].total
 
 
+@pytest.mark.slow("3")
 @pytest.mark.parametrize("stage", [1, 3])
 def test_tiers_for_a_run_of_unknown_length(tmp_path, stage):
     store = TieredStore(MemoryStore(capacity=2), DiskStore(tmp_path / "run"))

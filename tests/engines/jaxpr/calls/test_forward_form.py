@@ -97,6 +97,7 @@ def nested(x: Any, i: Any) -> Any:
     return lax.switch(i, branches, x), jax.random.uniform(key)
 
 
+@pytest.mark.slow("1")
 @pytest.mark.parametrize("index", [-3, pytest.param(0, marks=pytest.mark.slow), 1, 7])
 def test_a_choice_is_what_the_branch_makes(index: int) -> None:
     chosen = marked(nested)

@@ -59,6 +59,7 @@ WAYS: dict[str, tuple[Function, Function]] = {
 
 
 # That `sqrt` gains nothing where a loop is most of the work is advice.
+@pytest.mark.slow("sqrt")
 @pytest.mark.filterwarnings("ignore:.*most of the work is in a `scan`")
 @pytest.mark.parametrize("name", WAYS)
 def test_lanes_speak_to_one_another(name: str) -> None:

@@ -91,6 +91,9 @@ PLANS = {
 }
 
 
+@pytest.mark.slow(
+    "rows there before-online", "one of two-the paper's", "full of ones-a single stage"
+)
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize(("name", "plan"), dealt(list(TURNED), list(PLANS)))
 def test_a_stream_makes_room_for_its_cotangent(
@@ -186,6 +189,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow("linear-2")
 @pytest.mark.parametrize(("name", "stage"), dealt(list(LOSSES), [1, 2]))
 def test_a_loss_of_saved_rows_needs_room_for_them_once(name: str, stage: int) -> None:
     """And for what the last block makes of them; not for cotangents beside them."""

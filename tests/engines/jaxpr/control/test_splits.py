@@ -122,7 +122,14 @@ FOUND_OUT: list[tuple[int, int, Any, Any]] = [
 ]
 
 
-@pytest.mark.slow("2-1-None-device", "5-1-None-device", "5-1-None-host")
+@pytest.mark.slow(
+    "2-1-None-device",
+    "5-1-None-device",
+    "5-1-None-host",
+    "3-2-None-host",
+    "4-3-treeverse-None",
+    "2-1-bisection-None",
+)
 @pytest.mark.parametrize(("d", "alpha", "split", "loops"), FOUND_OUT)
 def test_counts_of_runs_whose_length_is_found_out(
     d: int, alpha: int, split: Any, loops: Any

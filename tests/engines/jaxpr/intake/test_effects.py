@@ -121,6 +121,7 @@ def with_reference(loop: Any) -> Callable[[Any], Any]:
     return f
 
 
+@pytest.mark.slow("counted")
 @pytest.mark.parametrize("loop", [counted, unknown])
 @pytest.mark.usefixtures("opened")
 def test_references_made_inside(loop: Any) -> None:

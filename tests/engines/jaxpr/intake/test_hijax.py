@@ -225,6 +225,8 @@ def a_primitive_of_a_user_s_own() -> Function:
 @pytest.mark.slow(
     "functions_that_some_releases_build_of_the_new_kind-old",
     "functions_that_some_releases_build_of_the_new_kind-new",
+    "a_marked_function_in_a_marked_function-old",
+    "a_rule_for_reverse_mode-old",
 )
 @pytest.mark.parametrize(
     ("name", "kind"), dealt(list(ROWS), ["new", "old"]), indirect=["kind"]
@@ -242,6 +244,7 @@ def test_gradients_are_those_of_forward_mode_without_rules(
 # What is said, seen and kept ----------------------------------------------------------
 
 
+@pytest.mark.slow("old")
 def test_policies_see_names_and_the_products_of_einsum(kind: str) -> None:
     seen: list[str] = []
 
@@ -321,6 +324,7 @@ def test_segments_and_a_budget_for_them_keep_as_few_carries(kind: str) -> None:
     assert carries(lambda step, x, *_, **__: (fitted(x), None)) < 16
 
 
+@pytest.mark.slow("old")
 def test_what_became_plain_is_not_expanded_for_ever(kind: str) -> None:
     """JAX's note that a branch has such primitives outlives them (0.12.0)."""
     assert kind

@@ -212,7 +212,6 @@ OPEN = {name: functools.partial(solved, **given) for name, given in REFUSED.item
 OPEN["on from what it wrote last"] = carrying
 OFTEN = (
     "of what the program is given only",
-    "of nothing that moves",
     "outside of every loop",
     "on from what it wrote last",
 )

@@ -215,9 +215,7 @@ PROVED = {
 }
 
 
-@pytest.mark.slow(
-    "inside, under a condition, and outside",
-)
+@pytest.mark.slow("inside, under a condition, and outside", "in a loop inside")
 @pytest.mark.parametrize("name", PROVED)
 def test_a_buffer_is_kept_once_in(name: str) -> None:
     code = PROVED[name]

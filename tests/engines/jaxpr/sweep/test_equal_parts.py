@@ -66,6 +66,7 @@ def unchanged(x: Any) -> Any:
 PROGRAMS = [carried, stacked, weights, updated, around, unchanged]
 
 
+@pytest.mark.slow("weights-5")
 @pytest.mark.parametrize(("fun", "stage"), dealt(PROGRAMS, [1, 4, 5, 99]))
 @pytest.mark.usefixtures("opened")
 def test_a_gradient_and_a_value(fun: Any, stage: int) -> None:

@@ -71,6 +71,7 @@ PLANS: dict[str, retape.Plan] = {
 }
 
 
+@pytest.mark.slow("within", "bisection")
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_the_host_machine_gives_the_same_bits(
     plan: retape.Plan, tmp_path: Path

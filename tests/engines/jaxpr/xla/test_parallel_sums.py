@@ -194,7 +194,7 @@ def test_sums_are_exchanged_however_deep() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-@pytest.mark.slow("2048")
+@pytest.mark.slow("2048", "1000")
 @pytest.mark.parametrize("n", [33, 1000, 2048])
 def test_a_sweep_has_no_windows(n: int) -> None:
     """XLA's own rewriting would have made one of each sum over more than 32."""

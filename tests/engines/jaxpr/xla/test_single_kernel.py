@@ -100,6 +100,7 @@ def test_the_paper_s_example_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> N
         assert whole(fun, np.arange(40.0, 0.0, -1.0))
 
 
+@pytest.mark.slow("matrices")
 @pytest.mark.parametrize("fun", [large, matrices, complexes])
 def test_what_is_not_small_elementwise_work_stays_as_it_is(fun: Any) -> None:
     assert not whole(retape.jax.grad(fun, plan=PLAN), *POINT)

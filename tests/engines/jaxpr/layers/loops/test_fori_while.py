@@ -108,7 +108,7 @@ def test_a_loop_that_is_not_counted_takes_offload_without_a_plan() -> None:
     )
 
 
-@pytest.mark.slow("False-uint32", "False-uint8")
+@pytest.mark.slow("False-uint32", "False-uint8", "True-uint32")
 @pytest.mark.parametrize("dtype", ["uint8", "uint32"])
 @pytest.mark.parametrize("jitted", [False, True])
 def test_an_unsigned_counter_may_count_down(dtype: str, jitted: bool) -> None:
