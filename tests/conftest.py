@@ -51,6 +51,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """What is left goes with the process: pytest would look through it twice more."""
+    gc.freeze()
+
+
 @pytest.fixture
 def seeded() -> random.Random:
     """A random source that gives the same numbers in every run."""

@@ -199,6 +199,7 @@ def test_ctrl_c_is_one_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == "retape: interrupted.\n"
 
 
+@pytest.mark.slow("2000")
 @pytest.mark.parametrize("rows", ["60", "2000"])
 def test_a_reader_that_goes_away_is_no_error(rows):
     """Also where the output is still in a buffer when the command ends."""

@@ -18,6 +18,7 @@ SLOW = {
     "retape.engines.jaxpr.api._transform",
     "retape.engines.jaxpr.api.inspect._measure",
     "retape.engines.jaxpr.layers.planner._advise",
+    "retape.lightning._callback",
     "retape.nnx._remat_scan",
     "retape.optimistix._adjoint",
     "retape.plan._constructors",

@@ -63,6 +63,7 @@ CELLS = [
 @pytest.mark.slow(
     "jax_gradients-pass `retape.fixed_space`",
     "jax_gradients-use `retape.jax.value_and_grad`",
+    "torch_forms-pass a list of overloads",
     "core_runs-Use a plan with fewer snapshots and `stage=1`",
     "vlad_programs-set `PYTHONIOENCODING=utf-8`",
 )

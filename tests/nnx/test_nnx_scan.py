@@ -393,7 +393,12 @@ FORMS = [
 ]
 
 
-@pytest.mark.slow("random_numbers_of_its_own", "slices_and_outputs", "scans_in_scans")
+@pytest.mark.slow(
+    "random_numbers_of_its_own",
+    "slices_and_outputs",
+    "scans_in_scans",
+    "streams_handed_on",
+)
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__.strip("_"))
 def test_a_form_of_the_call_gives_what_nnx_scan_gives(form: Any) -> None:
     expected = form(nnx.scan)

@@ -95,7 +95,7 @@ CORE = ("adjoint", "measure", "diagnose", "explain", "forward")
 
 # What is slow here is tracing. That each of them reads its budget is also asked by the
 # refusals below; what a budget becomes is one thing for all that trace.
-@pytest.mark.slow("jax.value_and_grad", "jax.vjp", "jax.checkpointed")
+@pytest.mark.slow("jax.value_and_grad", "jax.vjp", "jax.checkpointed", "jax.scan")
 @pytest.mark.slow("jax.explain", "jax.measure", "jax.fori_loop", "jax.while_loop")
 @pytest.mark.parametrize("name", ENTRANCES)
 def test_a_budget_is_the_plan_within_it(name):

@@ -157,6 +157,12 @@ def judge_or_refused(cell: Cell, folder: Path) -> None:
         assert "mode='loop'" in str(refused)
 
 
+@pytest.mark.slow(
+    "encoder-0.2-3 runs-operators-estimated",
+    "scan-0.2-1 runs-operators-estimated-disk",
+    "read_twice-1GB-1 runs-operators-accelerated-estimated-disk",
+    "heads-1GB-1 runs-operators-accelerated-estimated-disk",
+)
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     "cell", of_new_pairs(CHOSEN, lambda one, other: one > 0 or other in ALWAYS), ids=str

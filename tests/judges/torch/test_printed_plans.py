@@ -96,6 +96,7 @@ WAYS: dict[str, tuple[Any, str, set[str], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow("estimated, in a store")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_parts_add_up_to_what_was_done(way: str, tmp_path: Path) -> None:
     ran, state, becomes, reason = WAYS[way]

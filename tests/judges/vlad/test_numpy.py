@@ -36,6 +36,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.slow("broadcast_again_and_again-interpreter-fixed space")
 @pytest.mark.parametrize(("name", "cell"), CELLS, ids=str)
 def test_a_program_of_a_user_of_numba_is_what_python_computes(
     name: str, cell: Cell

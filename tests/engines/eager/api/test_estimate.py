@@ -27,6 +27,7 @@ def loss_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
     return lambda x: model(x).square().sum()
 
 
+@pytest.mark.slow("heads")
 @pytest.mark.parametrize("name", ["perceptron", "convolution_blocks", "heads", "skips"])
 def test_an_estimate_says_what_runs_show(name: str) -> None:
     program = row(name)

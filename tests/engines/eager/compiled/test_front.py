@@ -57,6 +57,7 @@ def best_of(plans: list[Any]) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.slow("wide")
 @pytest.mark.parametrize("function", [chain, wide, perceptron])
 def test_no_choice_beats_the_front_on_small_graphs(function):
     found = small(function)

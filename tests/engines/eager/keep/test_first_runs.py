@@ -97,6 +97,7 @@ def least(loss: Loss) -> int:
             memory = error.least
 
 
+@pytest.mark.slow("mlp")
 @pytest.mark.parametrize("name", MOST)
 def test_little_room_is_not_dearer_than_it_has_to_be(name: str) -> None:
     make, most = MOST[name]

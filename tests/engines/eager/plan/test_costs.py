@@ -30,8 +30,9 @@ def cost_in(memory: int, program: str, found: Any) -> int:
     return cost_again(run, found)
 
 
+@pytest.mark.slow("True-heads", *(f"False-{name}" for name in PROGRAMS))
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("upwards", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("upwards", [True, False])
 def test_a_plan_costs_what_was_told_and_more_memory_no_more(
     program: str, upwards: bool
 ) -> None:

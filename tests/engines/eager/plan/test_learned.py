@@ -158,6 +158,7 @@ def test_a_plan_is_there_whether_a_run_is_reversed_or_not(
     assert run.report.plan.state == "followed"
 
 
+@pytest.mark.slow("compiled")
 def test_a_program_that_does_something_else_leaves_its_plan(accelerated: bool) -> None:
     chain = net()
     followed = runs(chain, 3)[-1]
@@ -210,6 +211,7 @@ class Hoarder:
         reports.append(run.report)
 
 
+@pytest.mark.slow("True")
 @pytest.mark.parametrize("lets_go", [False, True])
 def test_a_program_that_holds_more_is_planned_with_less_room(lets_go: bool) -> None:
     """Also if it does so only from a later run on."""

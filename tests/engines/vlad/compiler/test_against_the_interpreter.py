@@ -168,6 +168,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow("in a loop", "an index")
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_told_in_the_same_words(name: str) -> None:
     text, points = FAULTS[name]

@@ -24,7 +24,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.slow("forms.cases-hybrid")
+@pytest.mark.slow("forms.cases-hybrid", "products.cases-compiled")
 @pytest.mark.parametrize(("file", "name"), CELLS)
 def test_output_and_steps_are_golden(file: str, name: str) -> None:
     wrong = [

@@ -57,6 +57,7 @@ def _oracle(depth: int, x: float, n: int) -> float:
     return y[depth] * math.factorial(depth)
 
 
+@pytest.mark.slow("hybrid")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_nesting_is_right(engine: Any) -> None:
     plan = fixed_space(snapshots=2, stage=30)
@@ -81,6 +82,7 @@ def _structure(operator: str) -> str:
     return program("nested").replace("OP", operator)
 
 
+@pytest.mark.slow("one stage-checkpoint-*j")
 @pytest.mark.parametrize(("plan", "operator"), dealt([*PLANS], ["checkpoint-*j", "j*"]))
 def test_reverse_mode_over_a_derivative(plan: str, operator: str) -> None:
     """The same as where all is taped, and as differences."""

@@ -95,6 +95,7 @@ WITHOUT_GRADIENT = "int", "tuple", "arrays"
 """Of an int, and of a tuple, there is none."""
 
 
+@pytest.mark.slow("arrays-False", "sums-False")
 @pytest.mark.parametrize(
     ("name", "gradient"),
     [
