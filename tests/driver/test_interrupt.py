@@ -12,7 +12,7 @@ import pytest
 import retape
 from retape import DiskStore, PlanError, RunInterrupted
 from retape.driver import ToyMachine, run
-from tests.driver.toys import by_itself, toys_at
+from tests.driver.toys import Watched, by_itself, toys_at
 from tests.judges.core.programs import formula, pure
 from tests.judges.core.test_plans import call, check
 from tests.programs import run_program
@@ -155,16 +155,10 @@ def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatc
     limit._clock = lambda: now[0]
     tell_time(monkeypatch, limit._clock)
 
-    class Slow(ToyMachine):
-        def advance(self, capsule, steps):
-            now[0] += steps
-            return super().advance(capsule, steps)
+    def take_time(called, capsule, steps):
+        now[0] += {"advance": 1, "reverse": 3}[called] * steps
 
-        def reverse(self, capsule, steps, cotangent):
-            now[0] += 3 * steps
-            return super().reverse(capsule, steps, cotangent)
-
-    machine = Slow(200)
+    machine = Watched(200, take_time)
     plan = retape.fixed_space(snapshots=9, stage=5)
     with pytest.raises(RunInterrupted, match="the time limit of 100 s"), limit:
         run(machine, plan, store=toys_at(tmp_path), label="a toy")

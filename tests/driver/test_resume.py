@@ -15,40 +15,18 @@ from retape import MachineError, MemoryStore, StoreError, Tier, TieredStore
 from retape.driver import ToyMachine, run
 from retape.schedule import Hierarchy, Schedule
 from tests.driver.power import Power, PowerLost
-from tests.driver.toys import by_itself, toys_at
+from tests.driver.toys import (
+    Crash,
+    Watched,
+    by_itself,
+    ends_after,
+    ends_at,
+    toys_at,
+)  # fmt: skip
 from tests.judges.core.programs import N, formula, in_place, pure, slope
 from tests.judges.core.test_plans import call, check
 
 ROOT = Path(__file__).parents[2]
-
-
-class Crash(Exception):
-    """Stands for the end of a process."""
-
-
-class Fragile(ToyMachine):
-    """A toy that crashes after a number of calls."""
-
-    def __init__(self, steps, calls, **options):
-        super().__init__(steps, **options)
-        self.calls = calls
-
-    def _tick(self):
-        self.calls -= 1
-        if self.calls < 0:
-            raise Crash
-
-    def advance(self, capsule, steps):
-        self._tick()
-        return super().advance(capsule, steps)
-
-    def reverse(self, capsule, steps, cotangent):
-        self._tick()
-        return super().reverse(capsule, steps, cotangent)
-
-    def tape(self, capsule, steps):
-        self._tick()
-        return super().tape(capsule, steps)
 
 
 @pytest.fixture(autouse=True)
@@ -125,15 +103,13 @@ def test_what_is_damaged_during_the_run_is_made_again_and_counted(
 ):
     pattern = {"tape": "tape-*.npz", "state": "step-*.npz"}[what]
 
-    class Vandal(ToyMachine):
-        def reverse(self, capsule, steps, cotangent):
-            if cotangent is None or what == "tape":
-                for file in tmp_path.glob(pattern):
-                    file.write_bytes(b"")
-            return super().reverse(capsule, steps, cotangent)
+    def damage(called, capsule, steps):
+        if called == "reverse" and (capsule.step == 29 or what == "tape"):
+            for file in tmp_path.glob(pattern):
+                file.write_bytes(b"")
 
     plan = retape.fixed_space(snapshots=snapshots, store={"state", what})
-    outcome = run(Vandal(30), plan, store=toys_at(tmp_path))
+    outcome = run(Watched(30, damage), plan, store=toys_at(tmp_path))
     assert outcome.result == by_itself(30)
     assert outcome.report.repaired == repaired
 
@@ -141,18 +117,12 @@ def test_what_is_damaged_during_the_run_is_made_again_and_counted(
 def test_what_was_in_memory_is_rebuilt_in_one_pass_which_is_foreseen(tmp_path):
     """Where snapshots were lost, the total grows, and the bar still ends at its end."""
 
-    class Killed(ToyMachine):
-        def reverse(self, capsule, steps, cotangent):
-            if capsule.step == 15:
-                raise Crash
-            return super().reverse(capsule, steps, cotangent)
-
     def tiered():
         return TieredStore(MemoryStore(capacity=15), toys_at(tmp_path))
 
     plan, seen, machine = retape.fixed_space(snapshots=30), [], ToyMachine(30)
     with pytest.raises(Crash):
-        run(Killed(30), plan, store=tiered(), label="it")
+        run(Watched(30, ends_at("reverse", 15)), plan, store=tiered(), label="it")
     outcome = run(machine, plan, store=tiered(), label="it", progress=seen.append)
     assert outcome.result == by_itself(30)
     # From the disk down to step 15, then the 14 steps to those that were lost.
@@ -174,7 +144,7 @@ def test_what_was_in_memory_is_rebuilt_in_one_pass_which_is_foreseen(tmp_path):
 )
 def test_schedules_given_directly_are_taken_up_again(tmp_path, make):
     with pytest.raises(Crash):
-        run(Fragile(60, 50), make(), store=toys_at(tmp_path), label="it")
+        run(Watched(60, ends_after(50)), make(), store=toys_at(tmp_path), label="it")
     outcome = run(ToyMachine(60), make(), store=toys_at(tmp_path), label="it")
     assert outcome.result == by_itself(60)
     assert outcome.report.resumed and outcome.report.taped < 60
@@ -183,21 +153,19 @@ def test_schedules_given_directly_are_taken_up_again(tmp_path, make):
 def test_a_machine_that_changed_its_length_is_refused(tmp_path):
     plan = retape.fixed_space(snapshots=2)
     with pytest.raises(Crash):
-        run(Fragile(40, 25), plan, store=toys_at(tmp_path), label="it")
+        run(Watched(40, ends_after(25)), plan, store=toys_at(tmp_path), label="it")
     with pytest.raises(MachineError, match="no stage of this plan ends there"):
         run(ToyMachine(12), plan, store=toys_at(tmp_path), label="it")
 
 
 def test_ctrl_c_is_recorded_and_taken_up_again(tmp_path):
-    class Interrupted(ToyMachine):
-        def advance(self, capsule, steps):
-            if self.taped == 20:
-                raise KeyboardInterrupt
-            return super().advance(capsule, steps)
+    def interrupt(called, *given):
+        if called == "advance" and toy.taped == 20:
+            raise KeyboardInterrupt
 
-    plan = retape.fixed_space(snapshots=3)
+    plan, toy = retape.fixed_space(snapshots=3), Watched(40, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run(Interrupted(40), plan, store=toys_at(tmp_path, 1e9), label="it")
+        run(toy, plan, store=toys_at(tmp_path, 1e9), label="it")
     machine = ToyMachine(40)
     outcome = run(machine, plan, store=toys_at(tmp_path), label="it")
     assert outcome.result == by_itself(40)
@@ -229,7 +197,7 @@ def test_a_progress_that_resumes_goes_on_where_it_was(tmp_path, known):
     """Also of a run whose length is known by now."""
     plan, seen = retape.fixed_space(snapshots=3, stage=2), []
     with pytest.raises(Crash):
-        machine = Fragile(40, 45, tells_length=known)
+        machine = Watched(40, ends_after(45), tells_length=known)
         run(machine, plan, store=toys_at(tmp_path), label="it")
     machine = ToyMachine(40, tells_length=known)
     run(machine, plan, store=toys_at(tmp_path), label="it", progress=seen.append)

@@ -14,7 +14,7 @@ import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
 from retape.driver import ToyMachine, run
 from retape.storage import Place, Record, fingerprint
-from tests.driver.toys import by_itself, toys_at
+from tests.driver.toys import Crash, Watched, by_itself, ends_at, toys_at
 
 
 @pytest.fixture
@@ -242,18 +242,17 @@ def test_one_store_is_not_used_by_two_runs_at_once(tmp_path, kind, place):
         except StoreError as error:
             told.append(str(error))
 
-    class First(ToyMachine):
-        def reverse(self, capsule, steps, cotangent):
-            if cotangent is None and place == "thread":
-                other = threading.Thread(target=second)
-                other.start()
-                other.join()
-            elif cotangent is None:
-                second()
-            return super().reverse(capsule, steps, cotangent)
+    def begin_another(called, capsule, steps):
+        if called == "reverse" and capsule.step == 8 and place == "thread":
+            other = threading.Thread(target=second)
+            other.start()
+            other.join()
+        elif called == "reverse" and capsule.step == 8:
+            second()
 
+    first = Watched(9, begin_another)
     expected = by_itself(9)
-    assert run(First(9), plan, store=store, label="it").result == expected
+    assert run(first, plan, store=store, label="it").result == expected
     where = "in another thread" if place == "thread" else "that this run is a part of"
     assert len(told) == 1 and where in told[0] and "is in use by another run" in told[0]
     # It serves again afterwards.
@@ -269,16 +268,10 @@ def test_a_run_whose_records_are_damaged_goes_on_from_what_is_left(
 ):
     """From the older record, or from the snapshots; what was removed is made again."""
 
-    class Killed(ToyMachine):
-        def reverse(self, capsule, steps, cotangent):
-            if killed_at is None or capsule.step == killed_at:
-                raise KeyError
-            return super().reverse(capsule, steps, cotangent)
-
-    plan = retape.fixed_space(snapshots=4)
+    plan, killed = retape.fixed_space(snapshots=4), ends_at("reverse", killed_at)
     whole = run(ToyMachine(40), plan)
-    with pytest.raises(KeyError):
-        run(Killed(40), plan, store=toys_at(tmp_path), label="it")
+    with pytest.raises(Crash):
+        run(Watched(40, killed), plan, store=toys_at(tmp_path), label="it")
     older = (tmp_path / "record-before.npz").exists() and records == "record.npz"
     for record in tmp_path.glob(records):
         record.write_bytes(record.read_bytes()[:-40])
@@ -297,21 +290,16 @@ def test_a_run_whose_records_are_damaged_goes_on_from_what_is_left(
 def test_a_run_to_an_unknown_end_goes_on_from_the_last_snapshot_that_is_whole(
     tmp_path, damaged
 ):
-    class Killed(ToyMachine):
-        def advance(self, capsule, steps):
-            if capsule.step >= 30:
-                raise KeyError
-            return super().advance(capsule, steps)
-
     plan = retape.fixed_space(snapshots=4)
-    whole = run(ToyMachine(40, tells_length=False), plan)
-    with pytest.raises(KeyError):
-        run(Killed(40, tells_length=False), plan, store=toys_at(tmp_path), label="it")
+    machine = ToyMachine(40, tells_length=False)
+    killed = Watched(40, ends_at("advance", 30), tells_length=False)
+    whole = run(machine, plan)
+    with pytest.raises(Crash):
+        run(killed, plan, store=toys_at(tmp_path), label="it")
     steps = [int(file.stem[5:]) for file in sorted(tmp_path.glob("step-*.npz"))]
     for step in steps[len(steps) - damaged :]:
         file = tmp_path / f"step-{step:012d}.npz"
         file.write_bytes(file.read_bytes()[:-40])
-    machine = ToyMachine(40, tells_length=False)
     outcome = run(machine, plan, store=toys_at(tmp_path), label="it")
     assert outcome.result == whole.result
     # What lies before that snapshot is not run again.
