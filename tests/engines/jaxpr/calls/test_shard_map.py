@@ -25,9 +25,14 @@ import pytest
 from tests.engines.jaxpr.support.programs import assert_close
 
 ROOT = Path(__file__).parents[4]
+FEW = (
+    "devices.py", "checkpointed inside", "gradient outside", "a loop around",
+    "talking, gradient outside",
+)  # fmt: skip
 SOME = ("waiting.py", "twice, inside", "lanes")
 """All but these: compiled in half the time."""
 CASES = {
+    FEW: 6,
     ("devices.py",): 10,
     SOME: 2,
     ("waiting.py",): 4,
@@ -36,7 +41,7 @@ CASES = {
 }
 """How many programs each compares with plain JAX."""
 LAYOUTS = ["fully sharded", "data parallel", "tensor parallel"]
-OFTEN = [("devices.py",), SOME]
+OFTEN = [FEW, SOME]
 """The others take one process a minute or two."""
 
 
@@ -84,7 +89,7 @@ def test_equal_to_plain_jax(command: tuple[str, ...]) -> None:
 
 def test_snapshots_keep_their_sharding() -> None:
     """Memory on each of eight devices is an eighth, but for the controller's."""
-    found = printed("devices.py")
+    found = printed(*FEW)
     alone, shared = found["bytes on one device"], found["bytes on each of eight"]
     assert alone > 3_000_000
     assert shared < alone / 8 + 20_000
