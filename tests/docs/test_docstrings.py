@@ -14,7 +14,9 @@ from tests.docs.pages import ROOT
 SOURCES = ROOT / "src"
 SLOW = {
     "retape.diffrax._adjoint",
+    "retape.equinox._loops",
     "retape.engines.eager.api._compiler_budget",
+    "retape.engines.eager.api._memory_meter",
     "retape.engines.jaxpr.api._transform",
     "retape.engines.jaxpr.api.inspect._measure",
     "retape.engines.jaxpr.layers.planner._advise",
