@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from benchmarks.native.functions import SMALL
 
+from retape import native
+
 # pyright: basic
 
 
@@ -534,3 +536,64 @@ def zero_or_more(x):
     if x < 0:
         return 0
     return x * x
+
+
+# Functions of one line, of which each has a text of its own
+
+ONE_MORE, TWO_MORE = (lambda x: x + 1.0), (lambda x: x + 2.0)
+ONE_WITHIN = lambda x: (lambda y: y * 3.0)(x) + 1.0  # noqa: E731
+
+
+@row(4.0)
+def functions_of_one_line(x):
+    return ONE_MORE(x), TWO_MORE(x), ONE_WITHIN(x)
+
+
+# An array that is given twice is two
+
+TABLE = np.arange(24.0).reshape(4, 6) / 7
+
+
+@row(TABLE, TABLE, by=(0, 1))
+def arrays_that_are_one(a, b):
+    return np.sum(a * b * a)
+
+
+# Derivatives within functions: second ones, in reverse over reverse and forward
+
+
+def cube(x):
+    return x**3 * math.sin(x)
+
+
+def waves(a, b):
+    return np.sum(np.sin(a * b) * a**3 / (1.0 + b * b))
+
+
+def products(x, a):
+    y = a @ (x * x)
+    return np.tanh(y) @ (x @ a)
+
+
+SLOPE_OF_CUBE = native.grad(cube, (0,), engine="interpreter")
+SLOPES_OF_WAVES = native.grad(waves, (0, 1), engine="interpreter")
+SLOPES_OF_PRODUCTS = native.grad(products, (0, 1), engine="interpreter")
+VECTORS = np.random.default_rng(7).uniform(-2.0, 2.0, (4, 5))
+
+
+@row(0.7, 2.0, by=(0, 1))
+def along_a_slope(x, u):
+    (dx,) = SLOPE_OF_CUBE(x)
+    return dx * u
+
+
+@row(*VECTORS, by=(0, 1))
+def along_whole_arrays(a, b, u, v):
+    da, db = SLOPES_OF_WAVES(a, b)
+    return da @ u + np.sum(db * v)
+
+
+@row(VECTORS[0, :3], VECTORS[:3, :3], VECTORS[1, :3], VECTORS[1:, 2:], by=(0, 1))
+def along_products(x, a, u, v):
+    dx, da = SLOPES_OF_PRODUCTS(x, a)
+    return dx @ u + np.sum(da * v)

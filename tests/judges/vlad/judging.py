@@ -5,6 +5,7 @@ import dataclasses
 import importlib.util
 import math
 import pickle
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -186,6 +187,9 @@ def judge(
 ) -> None:
     """The value, its type, and the gradient are those of CPython.
 
+    Forward mode has the slope that the gradient tells, and a run that is kept in a
+    folder is taken up by a second call.
+
     Raises:
         AssertionError: If they are not.
         retape.native.CompileError: If the function is refused.
@@ -205,6 +209,9 @@ def judge(
     )
     store = {"store": folder} if cell.kept and folder is not None else {}
     value, parts = in_its_cell(derivative, cell, given, **store)
+    if store:
+        again = in_its_cell(derivative, cell, given, **store)
+        assert alike(again, (value, parts), rel=0.0)
     assert alike(float(value), float(expected)), f"{value!r} for {expected!r}"
     for which, part in zip(by, parts, strict=True):
         wanted = slopes(f, args, which)
@@ -212,6 +219,15 @@ def judge(
         assert np.shape(part) == np.shape(wanted)
         close = np.allclose(leaves(part), leaves(wanted), 1e-6, 1e-7)
         assert close, f"{part} for {wanted}"
+    if cell.engine == "interpreter":
+        chosen = random.Random(len(by))
+        tangents = {i: with_leaves(args[i], iter(chosen.random, None)) for i in by}
+        along = tuple(tangents.get(i) for i in range(len(args)))
+        _, tangent = native.jvp(f, given, along, engine=cell.engine)
+        slope = np.dot(leaves(parts), leaves(tuple(tangents.values())))
+        assert np.isclose(tangent, slope, rtol=1e-9, atol=1e-9), (
+            f"{tangent} for {slope}"
+        )
 
 
 def right_or_refused(

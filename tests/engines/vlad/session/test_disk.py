@@ -92,14 +92,6 @@ def test_every_place_to_stop_leads_to_the_same_bits(
     assert resumed >= 2
 
 
-def test_a_resumed_run_does_less(tmp_path: Path) -> None:
-    first, again = (ran(LOOP, "hybrid", store=tmp_path, report=True) for _ in range(2))
-    assert [r.resumed for r in first.reports] == [False, False]
-    assert [r.resumed for r in again.reports] == [True, True]
-    assert [r.taped for r in again.reports] == [0, 0]
-    assert again.output == first.output
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_reading_and_printing_are_repeated_from_the_start(
     engine: str, tmp_path: Path
