@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import signal
+from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 
@@ -67,6 +68,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """A worker that has told all ends at once: to take JAX down took 4 seconds."""
     if hasattr(config, "workerinput"):
         atexit.register(os._exit, 0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_fsync() -> Iterator[None]:
+    """What is tested survives in the page cache: to wait for the disk is only slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture

@@ -3,18 +3,11 @@
 Values and gradients of costs are in the judges (`with_costs` and its like).
 """
 
-import os
-
 import pytest
 
 import retape
 from tests.judges.core.programs import formula, with_costs
 from tests.judges.core.test_plans import STEPS, call, check
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 @pytest.mark.parametrize("dies", [5, 20, 26, 40])

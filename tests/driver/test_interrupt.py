@@ -43,11 +43,6 @@ def whole():
     return run_for(None, kind="memory")
 
 
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-
-
 # Two steps show that the program is the same.
 @pytest.mark.parametrize(
     ("kind", "known", "each"),

@@ -34,11 +34,6 @@ def library(tmp_path_factory):
     return found
 
 
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
-
-
 class Memory:
     """The arrays of a program, in which all of its functions may work."""
 

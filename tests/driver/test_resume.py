@@ -1,6 +1,5 @@
 """A run that ends early is taken up again, and its result has the same bits."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -27,12 +26,6 @@ from tests.judges.core.programs import N, formula, in_place, pure, slope
 from tests.judges.core.test_plans import call, check
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    # What is tested here survives in the page cache; flushing it is only slow.
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 PLANS = {

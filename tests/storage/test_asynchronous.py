@@ -15,11 +15,6 @@ from tests.judges.core.test_plans import by_hand
 from tests.programs import run_program
 
 
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-
-
 def opened(store):
     store.open("test")
     return store

@@ -3,7 +3,6 @@
 The oracle is the gradient by hand, with every state kept (`programs.py`).
 """
 
-import os
 import random
 import subprocess
 import sys
@@ -65,11 +64,6 @@ STORES = {
         retape.MemoryStore(capacity=1), AsyncStore(retape.DiskStore(path, every=0))
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 def call(

@@ -133,8 +133,7 @@ def program(use: str, get: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETAPE_TEST_DT", "")
 
 

@@ -4,7 +4,6 @@ A wrapper that forgets to hand on one question of the store inside it gives a ru
 is slow, refused or wrong, in that stack only. So each law is asked of each stack.
 """
 
-import os
 import time
 from itertools import count, product
 from pathlib import Path
@@ -74,8 +73,7 @@ RUNS = [n for n in STACKS if len(n) < 3 or n[0] != ("disk", "remote")[PAIRS[n[1:
 
 
 @pytest.fixture(autouse=True)
-def _no_fsync(monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+def _nothing_remote():
     yield
     fsspec.filesystem("memory").store.clear()
 
