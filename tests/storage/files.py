@@ -1,10 +1,11 @@
 """What a file keeps of a value: written to a file system in memory, and read."""
 
 from itertools import count
+from typing import Any
 
 import fsspec
 
-from retape.storage import Place, RemoteStore, copy_tree
+from retape.storage import AsyncStore, Place, RemoteStore, copy_tree
 
 _places = count()
 
@@ -29,3 +30,33 @@ def file_system():
 
 WAYS = [copy_tree, through_a_file]
 """From a value to another that is kept."""
+
+
+class Noted(AsyncStore):
+    """It notes what is read, and what it is told to begin to read."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.asked: list[tuple[str, int]] = []
+
+    def prefetch(self, place: Place) -> Any:
+        self.asked.append(("prefetch", place.step))
+        return super().prefetch(place)
+
+    def get(self, place: Place) -> Any:
+        self.asked.append(("get", place.step))
+        return super().get(place)
+
+    def reads(self) -> list[bool]:
+        """Of each read, whether it was begun before: at most three calls earlier."""
+        # `get` itself begins a read that was not begun before.
+        begun = [
+            asked
+            for before, asked in zip([("", -1), *self.asked], self.asked, strict=False)
+            if before != ("get", asked[1])
+        ]
+        return [
+            ("prefetch", step) in begun[max(0, i - 3) : i]
+            for i, (what, step) in enumerate(begun)
+            if what == "get"
+        ]
