@@ -1,5 +1,9 @@
 """Both ways to the package that pyadjoint obeys, tested against it."""
 
+from itertools import pairwise
+from math import log2
+from typing import Any, NamedTuple
+
 import pytest
 
 import retape
@@ -14,6 +18,7 @@ from retape.schedule import (
     Schedule,
     replay,
 )
+from tests.driver.toys import by_itself
 from tests.schedule.numbers import optimal_advances, spent
 
 peer = pytest.importorskip("checkpoint_schedules")
@@ -25,29 +30,52 @@ def two_tiers(n, memory, disk, cost):
     return Hierarchy(n, [Tier("memory", memory), Tier("disk", disk, cost, cost)])
 
 
+class Obeyed(NamedTuple):
+    """The gradient, and what it took.
+
+    Attributes:
+        most: States and tapes that were held at once.
+        forward: The actions while it was run forward.
+    """
+
+    cotangent: Any
+    advanced: int
+    most: int
+    forward: list[Any]
+
+
 def obey(schedule, length):
-    """An executor written for `checkpoint_schedules`, over the integer machine."""
-    machine = ToyMachine(length)
-    kept = {}
+    """An executor written for `checkpoint_schedules`, over the integer machine.
+
+    A schedule that does not know the length is told at the end, as pyadjoint does.
+    """
+    machine, kept, forward, most = ToyMachine(length), {}, [], 0
     work, tape, cotangent, ended = machine.start(), None, None, False
+    knows, at_the_end = schedule.max_n is not None, False
     for action in schedule:
+        if not at_the_end:
+            forward.append(action)
         match type(action).__name__:
             case "Forward":
                 assert work is not None and work.step == action.n0
+                stop = min(action.n1, length)
                 if action.write_ics:
                     assert (action.n0, action.storage) not in kept
                     kept[action.n0, action.storage] = work
                 if action.write_adj_deps and action.storage in TIERS:
-                    made, work = machine.tape(work, action.n1 - action.n0)
-                    kept[action.n0, action.storage] = (made, action.n0, action.n1)
+                    made, work = machine.tape(work, stop - action.n0)
+                    kept[action.n0, action.storage] = (made, action.n0, stop)
                 elif action.write_adj_deps:
                     assert action.storage == peer.StorageType.WORK
-                    tape = (work, action.n0, action.n1)
+                    tape = (work, action.n0, stop)
                     work = None
                 else:
-                    work, _ = machine.advance(work, action.n1 - action.n0)
+                    work, _ = machine.advance(work, stop - action.n0)
+                if stop == length and schedule.max_n is None:
+                    schedule.finalize(length)
             case "EndForward":
-                assert tape is not None and tape[2] == length
+                at_the_end = True
+                assert not knows or (tape is not None and tape[2] == length)
             case "Reverse":
                 assert tape is not None and tape[1:] == (action.n0, action.n1)
                 steps = action.n1 - action.n0
@@ -66,13 +94,14 @@ def obey(schedule, length):
                         work = held
             case "EndReverse":
                 ended = True
-    assert ended and kept == {}
-    return cotangent, machine.advanced
+                break
+        most = max(most, len(kept))
+    assert ended and schedule.is_exhausted and kept == {}
+    return Obeyed(cotangent, machine.advanced, most, forward)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 20, 45])
 def test_code_written_for_the_peer_runs_our_schedules(n):
-    value = ToyMachine(n).reverse(ToyMachine(n).start(), n, None)
     streams = [
         Schedule(n, 3),
         Schedule(n, 1),
@@ -87,10 +116,10 @@ def test_code_written_for_the_peer_runs_our_schedules(n):
     for stream in streams:
         adapted = to_checkpoint_schedules(stream, n)
         assert isinstance(adapted, peer.CheckpointSchedule)
-        result, advanced = obey(adapted, n)
-        assert result == value
-        assert advanced == replay(stream, n).advances
-        assert adapted.is_exhausted and adapted.r == n and adapted.max_n == n
+        found = obey(adapted, n)
+        assert found.cotangent == by_itself(n)
+        assert found.advanced == replay(stream, n).advances
+        assert adapted.r == n and adapted.max_n == n
 
 
 def test_storage_types_are_told():
@@ -113,7 +142,7 @@ PEERS = [
 def test_our_driver_runs_their_schedules_and_never_with_fewer_advances(make, n, s):
     actions = list(from_checkpoint_schedules(make(n, s), n))
     outcome = run(ToyMachine(n), actions)
-    assert outcome.result == ToyMachine(n).reverse(ToyMachine(n).start(), n, None)
+    assert outcome.result == by_itself(n)
     counts = replay(actions, n)
     assert counts.advances >= optimal_advances(n, max(1, counts.peak_snapshots))
 
@@ -161,9 +190,7 @@ def test_their_schedules_of_unknown_length():
             yield action
 
     actions = list(from_checkpoint_schedules(told(), 10))
-    assert run(ToyMachine(10), actions).result == ToyMachine(10).reverse(
-        ToyMachine(10).start(), 10, None
-    )
+    assert run(ToyMachine(10), actions).result == by_itself(10)
 
 
 def test_there_and_back_is_the_same_schedule():
@@ -222,3 +249,55 @@ def test_what_cannot_be_translated_is_refused(words):
 def test_a_run_without_a_step_is_refused():
     with pytest.raises(PlanError, match="knows no runs without a step"):
         list(from_checkpoint_schedules(endless(), 0))
+
+
+# Managers that tape as they go ------------------------------------------------------
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("placement", ["doubling", "least-cost"])
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 17, 100])
+def test_a_manager_that_tapes_gets_the_gradient(length, placement, drops):
+    for snapshots in (1, 2, 5):
+        online = OnlineBinomial(snapshots, placement=placement)
+        schedule = to_checkpoint_schedules(online, drops=drops)
+        found = obey(schedule, length)
+        assert found.cotangent == by_itself(length)
+        assert schedule.max_n == length and schedule.r == length
+        if drops:
+            assert found.most <= snapshots
+        else:
+            # All that pyadjoint's `process_taping` knows.
+            *taped, end = found.forward
+            assert all(isinstance(action, peer.Forward) for action in taped)
+            assert isinstance(end, peer.EndForward)
+
+
+@pytest.mark.parametrize("length", [1, 7, 64, 1000, 4000])
+def test_what_is_kept_grows_with_the_logarithm_of_the_length(length):
+    online = OnlineBinomial(8, placement="doubling")
+    schedule = to_checkpoint_schedules(online)
+    counts = replay(from_checkpoint_schedules(schedule, length), length)
+    doublings = max(0.0, log2(length / 8))
+    assert counts.peak_snapshots <= 8 + 4 * (doublings + 1) + 7
+    assert counts.advances <= 1.6 * optimal_advances(length, 8)
+
+
+def test_with_drops_the_number_of_snapshots_is_a_bound():
+    for placement in ("doubling", "least-cost"):
+        online = OnlineBinomial(5, placement=placement)
+        schedule = to_checkpoint_schedules(online, drops=True)
+        counts = replay(from_checkpoint_schedules(schedule, 500), 500, capacity=5)
+        assert counts.advances <= 1.5 * optimal_advances(500, 5)
+
+
+def test_forward_actions_follow_one_another_without_a_gap():
+    online = OnlineBinomial(3, placement="doubling")
+    schedule = to_checkpoint_schedules(online)
+    actions = [next(schedule) for _ in range(40)]
+    assert actions[0].n0 == 0
+    assert all(a.n1 == b.n0 for a, b in pairwise(actions))
+    assert not schedule.is_exhausted
+    assert schedule.uses_storage_type(
+        peer.StorageType.RAM
+    ) and not schedule.uses_storage_type(peer.StorageType.WORK)
