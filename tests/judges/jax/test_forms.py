@@ -31,12 +31,24 @@ pytestmark = pytest.mark.usefixtures("double_precision")
 
 BY_NAME = {form.name: form for form in FORMS}
 CELLS = list(itertools.product(WAYS, TRANSFORMS, PLANS))
+OPENED_OFTEN = (
+    "two_inner_loops", "carry_swaps", "scan_of_1", "ys_feed_a_while", "rows_of_rows",
+    "cond_with_a_loop_in_a_loop", "jit_with_a_loop_inside", "rows_of_typed_keys",
+    "indexed_updates", "conds_in_a_cond",
+)  # fmt: skip
+LOOPED_OFTEN = (
+    "halt_on_data", "while_in_while", "fori_dynamic", "integers_and_booleans",
+    "scan_of_13_reversed", "scan_of_0", "scan_of_a_tree", "nested_scans",
+    "rows_of_typed_keys",
+)  # fmt: skip
+"""Forms that are asked on each change with their loops opened, or by ours."""
 
 
 def drawn() -> list[Any]:
     """A cell by the default plan for each form, but for each third; more are `slow`.
 
-    Cells are dealt out like cards, so that all occur before one occurs again.
+    Cells are dealt out like cards, so that all occur before one occurs again. All are
+    `slow` of forms that are asked below on each change.
     """
     chance = random.Random(38)
     cells = [c for c in CELLS if c[0] != "store" or c[1] == "itself"]
@@ -45,6 +57,8 @@ def drawn() -> list[Any]:
     for place, form in enumerate(FORMS):
         another = place % 3 == 0
         often = [pytest.mark.release]
+        if form.name in OPENED_OFTEN + LOOPED_OFTEN:
+            often.append(pytest.mark.slow)
         plain = "grad", "itself", "default"
         marks = [*often, pytest.mark.slow] if another else often
         found.append(pytest.param(form, *plain, marks=marks))
@@ -76,24 +90,11 @@ def test_forward_mode_is_the_gradient_of_the_form_without_loops(name: str) -> No
     "scan_xs_only-grad-itself-default",
     "through_complex_numbers-grad-itself-default",
     "vmap_of_a_data_dependent_loop-grad-itself-default",
-    "jit_with_a_loop_inside-grad-itself-default",
     "switch_0-grad-itself-default",
-    "typed_keys-grad-itself-default",
-    "ys_feed_a_later_loop-grad-itself-default",
-    "conds_in_a_cond-device-scan-bytes",
-    "halt_on_data-device-scan-logarithmic",
-    "rows_of_rows-checkpointed-scan-bisection",
-    "two_inner_loops-grad-vmap-bisection",
-    "cond_with_a_loop_in_a_loop-grad-itself-default",
-    "nested_scans-grad-itself-default",
-    "while_in_while-grad-itself-default",
     "switch_1-grad-itself-default",
+    "typed_keys-grad-itself-default",
     "typed_keys_of_another_kind-grad-itself-default",
-    "ys_feed_a_while-grad-itself-default",
-    "rows_of_typed_keys-grad-itself-default",
-    "carry_swaps-grad-itself-logarithmic",
-    "scan_of_1-grad-itself-default",
-    "fori_dynamic-grad-itself-default",
+    "ys_feed_a_later_loop-grad-itself-default",
 )
 @pytest.mark.parametrize(
     ("form", "way", "transform", "plan"),
@@ -110,7 +111,8 @@ def test_the_gradient_is_that_of_forward_mode(
 
 # Opened and cut ----------------------------------------------------------------------
 
-# A short scan is a step of its own; opened, as a long one is, it is one more loop.
+# A short scan is a step of its own; opened, as a long one is, it is one more loop. With
+# few snapshots on each change; all else each night, and the blocks cut, too.
 OPENED: dict[str, dict[str, Any]] = {
     "few": {"plan": PLANS["snapshots"]},
     "each step": {
@@ -122,12 +124,6 @@ OPENED: dict[str, dict[str, Any]] = {
         "loops": "device",
     },
 }
-OFTEN = (
-    "two_inner_loops", "carry_swaps", "scan_of_1", "ys_feed_a_while", "rows_of_rows",
-    "cond_with_a_loop_in_a_loop", "jit_with_a_loop_inside", "rows_of_typed_keys",
-    "indexed_updates", "conds_in_a_cond",
-)  # fmt: skip
-"""With few snapshots on each change; all else each night, and the blocks cut, too."""
 PIECES = dict(
     zip([form.name for form in FORMS[::8]], [1, 8, 24, 100] * 2, strict=False)
 )
@@ -139,7 +135,7 @@ PIECES = dict(
         pytest.param(
             *(name, how, piece),
             marks=()
-            if how == "few" and name in OFTEN and not piece
+            if how == "few" and name in OPENED_OFTEN and not piece
             else pytest.mark.slow,
         )
         for name, how, piece in [
@@ -188,31 +184,13 @@ def test_every_plan_on_runs_of_known_and_unknown_length(plan: str) -> None:
 
 # Loops of `retape.jax` in the places of those of `jax.lax` ---------------------------
 
-LOOPED = [
-    "halt_on_data",
-    "while_in_while",
-    "two_inner_loops",
-    "fori_dynamic",
-    "carry_swaps",
-    "integers_and_booleans",
-    "scan_of_13_reversed",
-    "scan_of_0",
-    "scan_of_a_tree",
-    "nested_scans",
-    "rows_written_by_hand",
-    "cond_with_a_loop_in_a_loop",
-    "rows_of_typed_keys",
-    "nothing_in_an_array",
-]
+LOOPED = (
+    *LOOPED_OFTEN, "two_inner_loops", "carry_swaps", "rows_written_by_hand",
+    "cond_with_a_loop_in_a_loop", "nothing_in_an_array",
+)  # fmt: skip
 
 
-@pytest.mark.slow(
-    "two_inner_loops",
-    "carry_swaps",
-    "rows_written_by_hand",
-    "nothing_in_an_array",
-    "cond_with_a_loop_in_a_loop",
-)
+@pytest.mark.slow(*LOOPED[len(LOOPED_OFTEN) :])
 @pytest.mark.parametrize("name", LOOPED)
 def test_loops_of_ours_have_the_gradient_of_jax_s(name: str) -> None:
     form = BY_NAME[name]
@@ -228,7 +206,7 @@ REVERSED = ["carry_swaps", "nested_scans", "linear_algebra", "custom_jvp_inside"
 
 
 # That policies which cut between operations gain nothing in a loop is advice.
-@pytest.mark.slow("linear_algebra-within", "linear_algebra-sqrt")
+@pytest.mark.slow("linear_algebra-within")
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
 @pytest.mark.parametrize(("name", "layer"), dealt(REVERSED, list(LAYERS)))
 def test_a_marked_layer_has_the_gradient_of_the_plain_one(
