@@ -9,7 +9,7 @@ import retape
 from retape import MachineError, PlanError
 from retape.driver import ToyMachine, run
 from retape.schedule import Advance, OnlineBinomial, Reverse, Schedule, replay
-from tests.driver.toys import ToyCapsule
+from tests.driver.toys import ToyCapsule, Untaped
 
 LENGTHS = [*range(0, 20), 41, 97]
 
@@ -166,20 +166,8 @@ def test_a_step_that_differs_is_named_or_a_range_in_a_long_run(n, step, verify, 
     assert n > 12 or run(kind(n), plan).result != by_hand(n)
 
 
-class Untaping:
-    """The toy, with no more than the six methods of a `Machine`."""
-
-    def __init__(self, steps):
-        self.toy = ToyMachine(steps)
-
-    def __getattr__(self, name):
-        if name in ("tape", "sweep", "tape_nbytes"):
-            raise AttributeError(name)
-        return getattr(self.toy, name)
-
-
 def test_a_machine_without_tapes_is_run_once_more_to_be_looked_at():
-    class Moody(Untaping):
+    class Moody(Untaped):
         def advance(self, capsule, steps):
             after, made = self.toy.advance(capsule, steps)
             if capsule.step == 17 and self.toy.taped:
@@ -187,8 +175,8 @@ def test_a_machine_without_tapes_is_run_once_more_to_be_looked_at():
             return after, made
 
     plan = retape.fixed_space(snapshots=8, stage=5)
-    outcome = run(Untaping(40), plan, verify="full", fingerprint=print_of)
-    assert outcome.result == run(Untaping(40), plan).result
+    outcome = run(Untaped(40), plan, verify="full", fingerprint=print_of)
+    assert outcome.result == run(Untaped(40), plan).result
     with pytest.raises(retape.DeterminismError, match="^step 17 gave another"):
         run(Moody(40), plan, verify="full", fingerprint=print_of)
 

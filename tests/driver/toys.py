@@ -30,6 +30,16 @@ class Watched(ToyMachine):
         return super().tape(capsule, steps)
 
 
+class Untaped:
+    """The toy with the six methods of a `Machine` alone: it cannot hold a tape."""
+
+    def __init__(self, steps, **options):
+        self.toy = ToyMachine(steps, **options)
+        for name in ("length", "start", "advance", "reverse", "nbytes", "finish"):
+            if name not in vars(type(self)):
+                setattr(self, name, getattr(self.toy, name))
+
+
 def ends_after(calls, error=Crash):
     """What ends a process after so many calls of its machine."""
     left = iter(range(calls))

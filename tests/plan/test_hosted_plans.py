@@ -8,6 +8,7 @@ import retape
 from retape import PlanError, Tier
 from retape.driver import ToyMachine, run
 from retape.schedule import Advance, Drop, Reverse, Store, Tape, replay
+from tests.driver.toys import Untaped, by_itself
 
 BOTH = {"state", "tape"}
 
@@ -118,7 +119,7 @@ def test_a_chain_is_predicted_and_run():
     )
     assert prediction.cost == spent and prediction.t >= 1
     result = run(ToyMachine(12), plan).result
-    assert result == ToyMachine(12).reverse(ToyMachine(12).start(), 12, None)
+    assert result == by_itself(12)
 
 
 def test_mixed_slots_save_advances_and_sizes_matter():
@@ -147,15 +148,6 @@ def test_a_prediction_reads_well():
     assert str(rounded.predict(9)).endswith("peak 27 B; cost 5")
     text = str(retape.tiers(memory=30, disk=400).predict(100_000))
     assert "times the least" in text
-
-
-class Untaped:
-    """A machine without `tape`, `sweep` and `tape_nbytes`."""
-
-    def __init__(self, steps, tells_length=True):
-        self.toy = ToyMachine(steps, tells_length=tells_length)
-        for name in ("length", "start", "advance", "reverse", "nbytes", "finish"):
-            setattr(self, name, getattr(self.toy, name))
 
 
 def test_a_machine_that_cannot_hold_tapes_refuses_a_mixed_plan():
