@@ -19,10 +19,10 @@ from retape.engines.jaxpr.api.inspect._show import show as show
 from retape.engines.jaxpr.api.inspect._waits import count_waits as count_waits
 from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
 from retape.engines.jaxpr.layers import policies as policies
+from retape.engines.jaxpr.layers.face._checkpoint import checkpoint as checkpoint
+from retape.engines.jaxpr.layers.face._loops import fori_loop as fori_loop
+from retape.engines.jaxpr.layers.face._loops import scan as scan
+from retape.engines.jaxpr.layers.face._loops import while_loop as while_loop
+from retape.engines.jaxpr.layers.face._wrap_layer import Checkpointed as Checkpointed
 from retape.engines.jaxpr.layers.listing._saved_values import saved as saved
-from retape.engines.jaxpr.layers.loops._fori_while import fori_loop as fori_loop
-from retape.engines.jaxpr.layers.loops._fori_while import while_loop as while_loop
-from retape.engines.jaxpr.layers.loops._scan import scan as scan
 from retape.engines.jaxpr.layers.planner._advise import advise as advise
-from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint as checkpoint
-from retape.engines.jaxpr.layers.remat._wrap_layer import Checkpointed as Checkpointed

@@ -12,9 +12,10 @@ from flax import nnx
 
 from retape import jax as retape_jax
 from retape._errors import PlanError
+from retape.engines.jaxpr.layers.face._as_policy import as_policy
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._whole_loops import Loops
-from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.engines.jaxpr.layers.remat._policy import Strategy
 from retape.nnx import _diagnose as _faults
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
@@ -155,7 +156,7 @@ def remat_scan(
     theirs |= {} if graph is None else {"graph": graph}
     theirs |= {} if graph_updates is None else {"graph_updates": graph_updates}
     plan = _layer_by_layer(plan)
-    ours = LoopOptions(plan, levels, segment_length, policy, offload)
+    ours = LoopOptions(plan, levels, segment_length, as_policy(policy), offload)
     way = Loops(ours) if memory is None else _within(memory, ours)
     _faults.check_options(in_axes, out_axes, transform_metadata)
     if f is None:

@@ -22,12 +22,8 @@ from typing import Any
 
 from retape._errors import PlanError
 from retape.engines.jaxpr.layers.remat._names import Names
-from retape.engines.jaxpr.layers.remat._policy import Policy
-from retape.engines.jaxpr.layers.remat._strategies import (
-    EveryN,
-    Sqrt,
-    Strategy,
-)
+from retape.engines.jaxpr.layers.remat._policy import Policy, Strategy, saves_products
+from retape.engines.jaxpr.layers.strategies._cutting import EveryN, Sqrt
 from retape.plan._constructors import within
 
 __all__ = ["every_n", "names", "selective", "sqrt", "within"]
@@ -65,13 +61,7 @@ def selective() -> Policy:
     Matrix products with weights (those without batch dimensions), and convolutions, are
     saved; softmax, dropout, norms and the scores of an attention are computed again.
     """
-    return _weights
-
-
-def _weights(prim: Any, *avals: Any, **params: Any) -> bool:
-    if prim.name == "dot_general":
-        return not any(params["dimension_numbers"][1])
-    return prim.name == "conv_general_dilated"
+    return saves_products
 
 
 def names(*, save: Iterable[str] = (), offload: Iterable[str] = ()) -> Policy:

@@ -30,10 +30,10 @@ from retape._errors import GradientTypeError, UnsupportedError
 from retape.engines.jaxpr.api._trace import FlatCall, flatten_call
 from retape.engines.jaxpr.jaxprs._avals import is_inexact
 from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
+from retape.engines.jaxpr.layers.face._checkpoint import name_of
 from retape.engines.jaxpr.layers.listing._residuals import residuals
 from retape.engines.jaxpr.layers.listing._saved_value import THERE_ANYWAY, SavedValue
 from retape.engines.jaxpr.layers.listing._sweep_bytes import in_sweeps
-from retape.engines.jaxpr.layers.remat._checkpoint import name_of
 
 
 class SavedValues(tuple[SavedValue, ...]):

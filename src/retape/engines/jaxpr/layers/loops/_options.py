@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from retape._errors import PlanError
-from retape.engines.jaxpr.layers.remat._policy import as_policy
+from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.plan._base import Plan
 from retape.plan._options import Memory, check_offload
 from retape.plan._support import JAX, check_plan, on_host
@@ -20,8 +20,7 @@ class LoopOptions:
     plan: Plan | None = None
     levels: int | None = None
     segment_length: int | None = None
-    policy: Any = None
-    """Of type `Policy | None` once it is checked."""
+    policy: Policy | None = None
     offload: Memory | None = None
 
     def __post_init__(self) -> None:
@@ -35,7 +34,6 @@ class LoopOptions:
             object.__setattr__(self, "plan", check_plan(self.plan, JAX))
         for name in ("levels", "segment_length"):
             object.__setattr__(self, name, _whole_number(name, getattr(self, name)))
-        object.__setattr__(self, "policy", as_policy(self.policy))
         check_offload(self.offload)
         self._check_plan_goes_alone()
 

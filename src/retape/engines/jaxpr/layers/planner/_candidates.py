@@ -25,15 +25,15 @@ from retape.engines.jaxpr.api.inspect._explain import explain
 from retape.engines.jaxpr.intake._hijax import as_classic
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
+from retape.engines.jaxpr.layers.face._checkpoint import checkpoint
 from retape.engines.jaxpr.layers.planner._whole_program import AsItIs, StepMachine
-from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
-from retape.engines.jaxpr.layers.remat._compiled_footprint import (
+from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
+from retape.engines.jaxpr.layers.remat._policy import Strategy
+from retape.engines.jaxpr.layers.strategies._compiled_footprint import (
     MemoryReport,
     footprint,
     placed_struct,
 )
-from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
-from retape.engines.jaxpr.layers.remat._strategies import Strategy
 from retape.plan._base import Plan
 from retape.plan._constructors import within
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
+from retape.engines.jaxpr.layers.face._checkpoint import checkpoint
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._whole_loops import Loops
 from retape.engines.jaxpr.layers.planner._candidates import (
@@ -23,10 +24,9 @@ from retape.engines.jaxpr.layers.planner._whole_program import (
     Selective,
     StepMachine,
 )
-from retape.engines.jaxpr.layers.policies import selective
-from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
-from retape.engines.jaxpr.layers.remat._strategies import Sqrt, Strategy
-from retape.engines.jaxpr.layers.remat._within_budget import Least, Within
+from retape.engines.jaxpr.layers.remat._policy import Strategy, saves_products
+from retape.engines.jaxpr.layers.strategies._cutting import Sqrt
+from retape.engines.jaxpr.layers.strategies._within_budget import Least, Within
 from retape.plan._base import Plan
 from retape.plan._constructors import within
 
@@ -204,7 +204,7 @@ def _candidates(looped: bool, rest: int) -> list[tuple[str, Strategy]]:
             ("within", Within(rest)),
         ]
     ways: list[tuple[str, Strategy]] = [
-        ("selective", Loops(LoopOptions(levels=1, policy=selective()))),
+        ("selective", Loops(LoopOptions(levels=1, policy=saves_products))),
         ("every step", Loops(LoopOptions(levels=1))),
     ]
     for levels in (2, 3):

@@ -9,17 +9,12 @@ from typing import Any
 from jax.extend import core
 
 from retape.engines.jaxpr.calls._rules import call
-from retape.engines.jaxpr.layers.policies import selective
-from retape.engines.jaxpr.layers.remat._choose_segments import (
-    Cutter,
-    beyond,
-    least_peak,
-    segments_behind,
-    views_first,
-)
+from retape.engines.jaxpr.layers.remat._choose_segments import Cutter, least_peak
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
+from retape.engines.jaxpr.layers.remat._policy import Strategy, saves_products
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
-from retape.engines.jaxpr.layers.remat._strategies import Cutting, Strategy
+from retape.engines.jaxpr.layers.remat._saves import saves_of
+from retape.engines.jaxpr.layers.strategies._cutting import Cutting
 from retape.plan._base import Plan
 
 
@@ -36,22 +31,11 @@ class AsItIs(Strategy):
 class Selective(Cutting):
     """Products with weights are saved, all else is run again, stretch by stretch."""
 
-    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        graph, first = views_first(graph)
-        found = least_peak(Cutter(beyond(graph, first)))
-        stretches = segments_behind(first, found.stretches)
-        return graph, [self._keeping(graph, s) for s in stretches]
-
-    def _keeping(self, graph: Graph, stretch: Stretch) -> Stretch:
-        eqns = graph.jaxpr.eqns[stretch.start : stretch.stop]
-        keep = selective()
-        kept = [
-            v
-            for e in eqns
-            if keep(e.primitive, *(a.aval for a in e.invars), **e.params)
-            for v in e.outvars
-        ]
-        return replace(stretch, saved=frozenset(kept))
+    def cut(self, graph: Graph) -> Sequence[Stretch]:
+        pieces = least_peak(Cutter(graph)).stretches
+        parts = [graph.stretch(s.start, s.stop).jaxpr for s in pieces]
+        saves = [saves_of(part, saves_products) for part in parts]
+        return [replace(s, saves=kept) for s, kept in zip(pieces, saves, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

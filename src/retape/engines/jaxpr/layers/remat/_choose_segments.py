@@ -26,6 +26,7 @@ from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._subprogram import variables
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch
+from retape.engines.jaxpr.layers.remat._saves import Saves
 from retape.schedule._in_use import running_sums
 
 _CUTS = 120
@@ -145,7 +146,7 @@ class Cutter:
         start, stop = self.places[a], self.places[b]
         eqns = self.graph.jaxpr.eqns[start:stop] if way.products else ()
         saved = frozenset(v for e in eqns if _is_product(e) for v in e.outvars)
-        return Stretch(start, stop, way.marked, saved)
+        return Stretch(start, stop, way.marked, Saves(saved))
 
 
 def _sums(values: Iterable[int]) -> list[int]:

@@ -1,67 +1,31 @@
-"""Policies of rematerialisation, as arguments."""
+"""Policies of rematerialisation: of one operation each, and of a whole function."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from retape._errors import PlanError
-from retape.engines.jaxpr.layers.remat._within_budget import Within
-from retape.plan._base import Plan
-from retape.plan._constructors import within
+from retape.engines.jaxpr.layers.remat._flat_program import Graph
 
 Policy = Callable[..., Any]
 """What `jax.checkpoint` takes as a policy: an operation to whether it is saved."""
 
 
-def as_policy(policy: Any) -> Policy | None:
-    """The policy that was passed; a budget such as `retape.within("1 MB")` is one.
+class Strategy(ABC):
+    """A policy that needs to see all operations at once."""
 
-    An operation's parameters are passed by name, and differ from one operation to
-    another: a policy takes any. What makes policies does not.
+    @abstractmethod
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        """Evaluate the graph in this way."""
 
-    Raises:
-        PlanError: If `policy` is neither a policy, nor a budget, nor `None`.
-    """
-    if policy is None or (callable(policy) and _takes_any_name(policy)):
-        return policy
-    if isinstance(policy, Plan) and policy.is_tree and policy.budget is not None:
-        return _of_budget(policy, policy.budget)
-    if isinstance(policy, Plan):
-        advice = (
-            "This plan counts steps: pass it to `retape.jax.scan` as `plan`; a budget "
-            "such as `retape.within(...)` is a policy, too."
-        )
-    elif callable(policy):
-        advice = (
-            "If it makes policies, call it, as in `policies.selective()`; if it is "
-            "one, add `**params` to its parameters."
-        )
-    else:
-        advice = (
-            "Pass one of `retape.jax.policies`, such as `policies.selective()`, or "
-            "of `jax.checkpoint_policies`."
-        )
-    raise PlanError(
-        f"`policy={policy!r}` is not a policy, which is asked about each operation as "
-        f"`policy(primitive, *types, **params)`. {advice}"
-    )
+    def __call__(self, *_: Any, **__: Any) -> bool:
+        """What `jax.checkpoint` itself would make of it: nothing is saved."""
+        return False
 
 
-def _of_budget(plan: Plan, budget: int) -> Policy:
-    """The policy that keeps to the budget of a plan, which says nothing else."""
-    if plan != within(budget):
-        raise PlanError(
-            f"`policy={plan!r}` says how a run's steps are divided, and a policy "
-            f"divides operations. Pass `retape.within({budget})`."
-        )
-    return Within(budget)
-
-
-def _takes_any_name(policy: Callable[..., Any]) -> bool:
-    try:
-        taken = inspect.signature(policy).parameters.values()
-    except (TypeError, ValueError):  # one that is not written in Python
-        return True
-    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken)
+def saves_products(prim: Any, *avals: Any, **params: Any) -> bool:
+    """See `policies.selective`."""
+    if prim.name == "dot_general":
+        return not any(params["dimension_numbers"][1])
+    return prim.name == "conv_general_dilated"

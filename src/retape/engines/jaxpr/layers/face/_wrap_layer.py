@@ -21,8 +21,9 @@ from retape.engines.jaxpr.intake._linen import (
     make_known,
     owner,
 )
-from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint, without_static
-from retape.engines.jaxpr.layers.remat._policy import Policy, as_policy
+from retape.engines.jaxpr.layers.face._as_policy import as_policy
+from retape.engines.jaxpr.layers.face._checkpoint import checkpoint, without_static
+from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.plan._base import Plan
 
 _OWN_FIELDS = ("_layer", "_options", "_unnamed")

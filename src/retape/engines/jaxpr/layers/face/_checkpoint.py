@@ -14,12 +14,12 @@ from retape.engines.jaxpr.api._known_traces import Partial
 from retape.engines.jaxpr.api._transform import NEEDS_NUMBERS, call_traced
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._target import platform
+from retape.engines.jaxpr.layers.face._as_policy import as_policy
 from retape.engines.jaxpr.layers.remat._flat_program import graph_of
-from retape.engines.jaxpr.layers.remat._inner_saves import run_saving, saves_of
 from retape.engines.jaxpr.layers.remat._names import check_names
-from retape.engines.jaxpr.layers.remat._policy import Policy, as_policy
+from retape.engines.jaxpr.layers.remat._policy import Policy, Strategy
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
-from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.engines.jaxpr.layers.remat._saves import saves_of
 from retape.plan._base import Plan
 
 P = ParamSpec("P")
@@ -226,9 +226,7 @@ def _arrays_marked(
             if platform() == "cpu":
                 warn(_NOWHERE_TO_GO.format(name_of(fn)))
             return as_in_jax(*args, **kwargs)
-        if saves.inside:
-            return traced.result(run_saving(graph, saves, values))
-        whole = [Stretch(0, len(graph), saved=saves.made)]
+        whole = [Stretch(0, len(graph), saves=saves)]
         return traced.result(run_stretches(graph, whole, values))
 
     return marked

@@ -19,25 +19,25 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
-from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs, MeasuredWays
+from retape.engines.jaxpr.layers.loops._whole_loops import Loops, loop_ways
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._strategies import (
-    LoopWay,
-    loop_forms,
-    with_loops,
+from retape.engines.jaxpr.layers.strategies._compiled_footprint import (
+    Inputs,
+    MeasuredWays,
 )
+from retape.engines.jaxpr.layers.strategies._cutting import with_loops
 
 
 class LoopSearch:
     """The ways of a function's loops, and what the compiler says of them."""
 
     def __init__(self, graph: Graph, inputs: Inputs) -> None:
-        self.ways = loop_forms().ways(graph)
+        self.ways = loop_ways(graph)
         self.measured = MeasuredWays(
             graph, inputs, lambda n, values: with_loops(graph, self.ways[n], values)
         )
 
-    def best(self, memory: int) -> tuple[LoopWay] | None:
+    def best(self, memory: int) -> tuple[Loops | None] | None:
         """The way to go, in a tuple; `None` if none that was asked about fits."""
         fits = [n for n in self.tried(memory) if self.measured.fits(n, memory)]
         return (self.ways[min(fits)],) if fits else None
@@ -53,7 +53,7 @@ class LoopSearch:
                 low = middle + 1
         return found
 
-    def least(self) -> tuple[int, LoopWay]:
+    def least(self) -> tuple[int, Loops | None]:
         """The fewest bytes of the ways that are tried where nothing fits, and that."""
         number = self.measured.least(self.tried(0))
         return self.measured.known[number], self.ways[number]

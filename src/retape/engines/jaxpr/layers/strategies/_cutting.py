@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce, evaluate
+from retape.engines.jaxpr.layers.loops._options import LoopOptions
+from retape.engines.jaxpr.layers.loops._whole_loops import Loops, has_loops
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cutter,
     beyond,
@@ -21,57 +23,11 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     views_first,
 )
 from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of, is_loop
+from retape.engines.jaxpr.layers.remat._policy import Strategy
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 
 
-class Strategy(ABC):
-    """A policy that needs to see all operations at once."""
-
-    @abstractmethod
-    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
-        """Evaluate the graph in this way."""
-
-    def __call__(self, *_: Any, **__: Any) -> bool:
-        """What `jax.checkpoint` itself would make of it: nothing is saved."""
-        return False
-
-
-LoopWay = Strategy | None
-"""How all loops of a function are run; `None` is as they are."""
-
-
-class LoopForms(Protocol):
-    """How loops can be run; `layers.loops`, which stands above, knows it."""
-
-    def ways(self, graph: Graph) -> Sequence[LoopWay]:
-        """Ways for all loops of a function, by rising extra work."""
-        ...
-
-    def inside(self, levels: int, policy: Strategy | None) -> Strategy:
-        """All loops in so many levels, their bodies by a policy."""
-        ...
-
-
-_offered: list[LoopForms] = []
-
-
-def offer(forms: LoopForms) -> None:
-    """Name the ways in which loops can be run."""
-    _offered[:] = [forms]
-
-
-def loop_forms() -> LoopForms:
-    """What was offered."""
-    (forms,) = _offered
-    return forms
-
-
-def has_loops(graph: Graph) -> bool:
-    """Whether there is a scan of more than one step, and a way to run it."""
-    return bool(_offered) and any(map(is_loop, graph.jaxpr.eqns))
-
-
-def with_loops(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
+def with_loops(graph: Graph, way: Loops | None, values: Sequence[Any]) -> list[Any]:
     """Evaluate a function with its loops run in a way."""
     if way is None:
         return evaluate(graph.jaxpr, values, consts=())
@@ -79,7 +35,7 @@ def with_loops(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
 
 
 @cached(64)
-def in_way(graph: Graph, way: LoopWay) -> tuple[Graph, Sequence[Any]]:
+def in_way(graph: Graph, way: Loops | None) -> tuple[Graph, Sequence[Any]]:
     """A function with its loops in a way, and constants that are its first inputs."""
     structs = [struct(v.aval) for v in graph.jaxpr.invars]
     run = lambda *values: with_loops(graph, way, values)  # noqa: E731
@@ -93,18 +49,19 @@ class Cutting(Strategy):
     """
 
     @abstractmethod
-    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        """The graph, perhaps in another order, and how it is cut."""
+    def cut(self, graph: Graph) -> Sequence[Stretch]:
+        """How a graph is cut that has no views of its inputs."""
 
-    def of_loops(self) -> Strategy:
+    def of_loops(self) -> Loops:
         """How loops are run: their bodies are cut as functions are."""
-        return loop_forms().inside(1, self)
+        return Loops(LoopOptions(levels=1, policy=self))
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         if has_loops(graph):
             graph, consts = in_way(graph, self.of_loops())
             values = [*consts, *values]
-        graph, stretches = self.cut(graph)
+        graph, first = views_first(graph)
+        stretches = segments_behind(first, self.cut(beyond(graph, first)))
         return run_stretches(graph, list(_around_loops(graph, stretches)), values)
 
 
@@ -130,20 +87,17 @@ class EveryN(Cutting):
 
     n: int
 
-    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        graph, first = views_first(graph)
-        return graph, segments_behind(first, every(beyond(graph, first), self.n))
+    def cut(self, graph: Graph) -> Sequence[Stretch]:
+        return every(graph, self.n)
 
 
 @dataclass(frozen=True, slots=True)
 class Sqrt(Cutting):
     """See `policies.sqrt`."""
 
-    def of_loops(self) -> Strategy:
+    def of_loops(self) -> Loops:
         # Of a chain of equal steps the square root is two levels.
-        return loop_forms().inside(2, None)
+        return Loops(LoopOptions(levels=2), deep=True)
 
-    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        graph, first = views_first(graph)
-        found = least_peak(Cutter(beyond(graph, first)))
-        return graph, segments_behind(first, found.stretches)
+    def cut(self, graph: Graph) -> Sequence[Stretch]:
+        return least_peak(Cutter(graph)).stretches

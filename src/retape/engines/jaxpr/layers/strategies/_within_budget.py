@@ -30,6 +30,7 @@ from retape.engines.jaxpr.calls._placed_budget import for_one_device, may_be_spr
 from retape.engines.jaxpr.jaxprs._avals import check_sizes_known
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
+from retape.engines.jaxpr.layers.loops._whole_loops import has_loops
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cut,
     Cutter,
@@ -39,17 +40,17 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     segments_behind,
     views_first,
 )
-from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs, MeasuredWays
-from retape.engines.jaxpr.layers.remat._deferred_choice import run_late
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._loop_search import loop_search
+from retape.engines.jaxpr.layers.remat._policy import Strategy
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
-from retape.engines.jaxpr.layers.remat._strategies import (
-    Strategy,
-    has_loops,
-    in_way,
-    with_loops,
+from retape.engines.jaxpr.layers.remat._saves import Saves
+from retape.engines.jaxpr.layers.strategies._compiled_footprint import (
+    Inputs,
+    MeasuredWays,
 )
+from retape.engines.jaxpr.layers.strategies._cutting import in_way, with_loops
+from retape.engines.jaxpr.layers.strategies._deferred_choice import run_late
+from retape.engines.jaxpr.layers.strategies._loop_search import loop_search
 
 _TARGETS = 24
 """Budgets that the dynamic programme is solved for, from the least peak to all."""
@@ -175,7 +176,7 @@ def _by_cut(graph: Graph, inputs: Inputs, budget: int) -> Fit:
         return None, search.least()
     # The same program from another trace has variables of its own.
     own = dict(zip(_written_values(search.graph), _written_values(graph), strict=True))
-    cut = [replace(s, saved=frozenset(map(own.get, s.saved))) for s in best]
+    cut = [replace(s, saves=Saves(frozenset(map(own.get, s.saves.made)))) for s in best]
     return partial(run_stretches, graph, cut), budget
 
 

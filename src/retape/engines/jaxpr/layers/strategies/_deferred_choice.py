@@ -27,8 +27,8 @@ from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
 from retape.engines.jaxpr.jaxprs._evaluate import jvp_by, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
-from retape.engines.jaxpr.layers.remat._compiled_footprint import Inputs
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
+from retape.engines.jaxpr.layers.strategies._compiled_footprint import Inputs
 
 late_p = core.Primitive("retape_deferred")
 late_p.multiple_results = True

@@ -1,0 +1,1 @@
+"""Marked functions, layers and loops, as users call them."""

@@ -1,0 +1,1 @@
+"""Strategies: where a whole function is cut, and what it stores."""
