@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar, overload
 
 import jax
@@ -11,6 +12,7 @@ import jax
 from retape._errors import PlanError, UnsupportedError
 from retape._warn import warn
 from retape.engines.jaxpr.api._known_traces import Partial
+from retape.engines.jaxpr.api._trace import FlatCall, Traced
 from retape.engines.jaxpr.api._transform import NEEDS_NUMBERS, call_traced
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._target import platform
@@ -126,110 +128,159 @@ def checkpoint(
         >>> print(f"{retape.jax.checkpoint(jnp.sin, 0.5):.4f}")
         0.4794
     """
-    options = {
-        "policy": as_policy(policy),
-        "prevent_cse": prevent_cse,
-        "static_argnums": static_argnums,
-        "static_argnames": static_argnames,
-    }
+    mark = Marking.of(policy, static_argnums, static_argnames, prevent_cse=prevent_cse)
     if fn is None:
         if args or kwargs:
             raise PlanError(
                 f"`checkpoint` has no function, and so nothing to call with "
-                f"{[*args, *kwargs]}. Its options are {', '.join(options)}; "
-                "arguments of a call follow the function."
+                f"{[*args, *kwargs]}. Its options are policy, prevent_cse, "
+                "static_argnums, static_argnames; arguments of a call follow the "
+                "function."
             )
-        return functools.partial(checkpoint, **options)
+        return functools.partial(
+            checkpoint,
+            policy=mark.policy,
+            prevent_cse=prevent_cse,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+        )
     if not callable(fn):
         raise UnsupportedError(
             f"`checkpoint({fn!r})`: this cannot be called, so there is nothing to run "
             "again. Pass a function or a layer, then its arguments."
         )
-    marked = _marked(fn, **options)
+    marked = mark(fn)
     return marked(*args, **kwargs) if args or kwargs else marked
 
 
-def _marked(
-    fn: Callable[..., Any],
-    *,
-    policy: Policy | None,
-    prevent_cse: bool | Sequence[bool],
-    static_argnums: int | Sequence[int],
-    static_argnames: str | Iterable[str],
-) -> Callable[..., Any]:
-    numbers, names = _tuple(static_argnums), static_argnames
-    of_arrays = _arrays_marked(
-        fn,
-        policy=policy,
-        prevent_cse=prevent_cse,
-        static_argnums=numbers,
-        static_argnames=names,
-    )
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """How a function is marked.
 
-    @functools.wraps(fn)
-    def marked(*args: Any, **kwargs: Any) -> Any:
-        whole, args_ = with_module(fn, args)
-        if has_nnx((args_, kwargs)):
-            more = len(args_) - len(args)
-            fixed = tuple(i + more if i >= 0 else i for i in numbers)
-            free, args_, kwargs_ = without_static(whole, args_, kwargs, fixed, names)
-            options = {"policy": policy, "prevent_cse": prevent_cse}
-            mark = functools.partial(
-                _arrays_marked, **options, static_argnums=(), static_argnames=()
-            )
-            return call_nnx(free, mark, args_, kwargs_)
-        return of_arrays(*args, **kwargs)
+    Attributes:
+        policy: What is kept.
+        numbers: Positions of arguments that are not traced.
+        names: Names of keyword arguments that are not traced.
+        prevent_cse: `False` where nothing can be merged.
+    """
 
-    return marked
+    policy: Policy | None
+    numbers: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    prevent_cse: bool | Sequence[bool] = True
 
+    @classmethod
+    def of(
+        cls,
+        policy: Any,
+        numbers: int | Sequence[int],
+        names: str | Iterable[str],
+        *,
+        prevent_cse: bool | Sequence[bool] = True,
+    ) -> Marking:
+        """The same of what a user passes.
 
-def _arrays_marked(
-    fn: Callable[..., Any],
-    *,
-    policy: Policy | None,
-    prevent_cse: bool | Sequence[bool],
-    static_argnums: tuple[int, ...],
-    static_argnames: str | Iterable[str],
-) -> Callable[..., Any]:
-    """The marked function of what has no state."""
-    as_in_jax = jax.checkpoint(
-        fn,
-        policy=policy,
-        prevent_cse=prevent_cse,
-        static_argnums=static_argnums,
-        static_argnames=static_argnames,
-    )
-    if prevent_cse is False and not isinstance(policy, Strategy):
-        return as_in_jax
-
-    def marked(*args: Any, **kwargs: Any) -> Any:
-        free, args_, kwargs_ = without_static(
-            fn, args, kwargs, static_argnums, static_argnames
+        Raises:
+            PlanError: If `policy` is no policy.
+        """
+        return cls(
+            as_policy(policy),
+            (numbers,) if isinstance(numbers, int) else tuple(numbers),
+            (names,) if isinstance(names, str) else tuple(names),
+            prevent_cse,
         )
-        try:
-            pieces, traced = call_traced(free, None, args_, kwargs_, marked=True)
-        except NEEDS_NUMBERS:
-            # To be refused, in JAX's words, by the name that the function has.
-            return as_in_jax(*args, **kwargs)
-        except UnsupportedError as error:
-            out = as_in_jax(*args, **kwargs)
-            _warn_as_in_jax(fn, policy, error)
-            return out
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The marked function; what it changes in modules of NNX is changed once."""
+        of_arrays = self.of_arrays(fn)
+
+        @functools.wraps(fn)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            whole, args_ = with_module(fn, args)
+            if not has_nnx((args_, kwargs)):
+                return of_arrays(*args, **kwargs)
+            more = len(args_) - len(args)
+            traced, args_, kwargs_ = self.traced_part(whole, args_, kwargs, more)
+            alone = replace(self, numbers=(), names=())
+            return call_nnx(traced, alone.of_arrays, args_, kwargs_)
+
+        return marked
+
+    def of_arrays(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The marked function of what has no state."""
+        as_in_jax = jax.checkpoint(
+            fn,
+            policy=self.policy,
+            prevent_cse=self.prevent_cse,
+            static_argnums=self.numbers,
+            static_argnames=self.names,
+        )
+        if self.prevent_cse is False and not isinstance(self.policy, Strategy):
+            return as_in_jax
+
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            free, args_, kwargs_ = self.traced_part(fn, args, kwargs)
+            try:
+                pieces, traced = call_traced(free, None, args_, kwargs_, marked=True)
+            except NEEDS_NUMBERS:
+                # To be refused, in JAX's words, by the name that the function has.
+                return as_in_jax(*args, **kwargs)
+            except UnsupportedError as error:
+                out = as_in_jax(*args, **kwargs)
+                _warn_as_in_jax(fn, self.policy, error)
+                return out
+            outs = self._run(name_of(fn), pieces, traced)
+            return as_in_jax(*args, **kwargs) if outs is None else traced.result(outs)
+
+        return marked
+
+    def _run(self, name: str, pieces: FlatCall, traced: Traced) -> list[Any] | None:
+        """The results of a function that was traced; `None` to mark it as JAX does."""
+        policy = self.policy
         traced.act(pieces.leaves)
         graph, consts = graph_of(traced.program, len(traced.consts))
-        check_names(policy, graph.jaxpr, f"`{name_of(fn)}`")
+        check_names(policy, graph.jaxpr, f"`{name}`")
         values = [*consts, *traced.consts, *pieces.leaves]
         if isinstance(policy, Strategy):
-            return traced.result(policy.run(graph, values))
+            return policy.run(graph, values)
         saves = saves_of(graph.jaxpr, policy)
-        if saves.offloads:
-            if platform() == "cpu":
-                warn(_NOWHERE_TO_GO.format(name_of(fn)))
-            return as_in_jax(*args, **kwargs)
-        whole = [Stretch(0, len(graph), saves=saves)]
-        return traced.result(run_stretches(graph, whole, values))
+        if not saves.offloads:
+            return run_stretches(graph, [Stretch(0, len(graph), saves=saves)], values)
+        if platform() == "cpu":
+            warn(_NOWHERE_TO_GO.format(name))
+        return None
 
-    return marked
+    def traced_part(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        behind: int = 0,
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """The function of what is traced alone, and that.
+
+        Args:
+            fn: The function.
+            args: Its arguments.
+            kwargs: Those that are passed by name.
+            behind: How many of the first arguments are not counted by a user.
+        """
+        numbers = [i + behind if i >= 0 else i for i in self.numbers]
+        beyond = [i for i in numbers if not -len(args) <= i < len(args)]
+        if beyond:
+            raise PlanError(
+                f"`static_argnums={self.numbers}` names positions that a call with "
+                f"{len(args) - behind} positional arguments lacks: "
+                f"{[i - behind if i >= 0 else i for i in beyond]}. Correct them, or "
+                "use `static_argnames` for what is passed by name."
+            )
+        fixed = {i % len(args): args[i] for i in numbers}
+        apart = {name: kwargs[name] for name in self.names if name in kwargs}
+        return (
+            Partial(fn, fixed, apart) if fixed or apart else fn,
+            tuple(a for i, a in enumerate(args) if i not in fixed),
+            {k: v for k, v in kwargs.items() if k not in apart},
+        )
 
 
 _NOWHERE_TO_GO = (
@@ -256,34 +307,4 @@ def _warn_as_in_jax(
     warn(
         f"`checkpoint({name_of(fn)})` is `jax.checkpoint` here, so {lost}. The "
         f"reason: {error}"
-    )
-
-
-def _tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
-    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
-
-
-def without_static(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    static_argnums: tuple[int, ...],
-    static_argnames: str | Iterable[str],
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """The function of what is traced alone."""
-    named = [static_argnames] if isinstance(static_argnames, str) else static_argnames
-    beyond = [i for i in static_argnums if not -len(args) <= i < len(args)]
-    if beyond:
-        raise PlanError(
-            f"`static_argnums={static_argnums}` names positions that a call with "
-            f"{len(args)} positional arguments lacks: {beyond}. Correct them, or "
-            "use `static_argnames` for what is passed by name."
-        )
-    fixed = {i % len(args): args[i] for i in static_argnums}
-    apart = {name: kwargs[name] for name in named if name in kwargs}
-
-    return (
-        Partial(fn, fixed, apart) if fixed or apart else fn,
-        tuple(a for i, a in enumerate(args) if i not in fixed),
-        {k: v for k, v in kwargs.items() if k not in apart},
     )

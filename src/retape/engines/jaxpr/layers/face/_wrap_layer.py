@@ -7,9 +7,7 @@ random streams, sown values), in the layer or in any argument, is changed once.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -21,21 +19,11 @@ from retape.engines.jaxpr.intake._linen import (
     make_known,
     owner,
 )
-from retape.engines.jaxpr.layers.face._as_policy import as_policy
-from retape.engines.jaxpr.layers.face._checkpoint import checkpoint, without_static
+from retape.engines.jaxpr.layers.face._checkpoint import Marking
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.plan._base import Plan
 
-_OWN_FIELDS = ("_layer", "_options", "_unnamed")
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """How a layer is called."""
-
-    policy: Policy | None
-    static_argnums: tuple[int, ...]
-    static_argnames: tuple[str, ...]
+_OWN_FIELDS = ("_layer", "_mark")
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -71,7 +59,7 @@ class Checkpointed:
     """
 
     _layer: Any
-    _options: _Options
+    _mark: Marking
 
     def __init__(
         self,
@@ -86,14 +74,9 @@ class Checkpointed:
                 f"`Checkpointed({type(layer).__name__})`: this cannot be called, so "
                 "there is nothing to run again. Pass a function or a layer."
             )
-        numbers, names = static_argnums, static_argnames
-        options = _Options(
-            as_policy(policy),
-            (numbers,) if isinstance(numbers, int) else tuple(numbers),
-            (names,) if isinstance(names, str) else tuple(names),
-        )
+        mark = Marking.of(policy, static_argnums, static_argnames)
         object.__setattr__(self, "_layer", layer)
-        object.__setattr__(self, "_options", options)
+        object.__setattr__(self, "_mark", mark)
         make_known(type(self), layer, _fields_of, _around)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,37 +89,23 @@ class Checkpointed:
         def applied(variables: Any, *args: Any, **kwargs: Any) -> Any:
             return self._layer.apply(variables, *args, **kwargs)
 
-        free, args, kwargs = self._free(applied, args, kwargs, behind=(variables,))
-        return checkpoint(free, policy=self._options.policy)(*args, **kwargs)
+        return self._run(applied, variables, args, kwargs)
 
     def _run(
         self,
         function: Callable[..., Any],
-        layer: Any,
+        first: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        policy = self._options.policy
-        free, args, kwargs = self._free(function, args, kwargs, behind=(layer,))
-        mark = functools.partial(checkpoint, policy=policy)
-        if is_linen(layer):
-            return call_linen(free, layer, mark, args[1:], kwargs)
-        return mark(free)(*args, **kwargs)
-
-    def _free(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        behind: tuple[Any, ...],
-    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        """The function of what is traced alone; arguments follow those in `behind`."""
-        options = self._options
-        numbers = options.static_argnums
-        fixed = tuple(i + len(behind) if i >= 0 else i for i in numbers)
-        return without_static(
-            function, (*behind, *args), kwargs, fixed, options.static_argnames
+        """Call a function, marked, with an argument that the user does not count."""
+        free, args, kwargs = self._mark.traced_part(
+            function, (first, *args), kwargs, behind=1
         )
+        mark = Marking(self._mark.policy)
+        if is_linen(first):
+            return call_linen(free, first, mark, args[1:], kwargs)
+        return mark(free)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OWN_FIELDS:  # while it is being copied
@@ -152,8 +121,8 @@ class Checkpointed:
     def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
         """The layer's arrays; a layer that is no pytree is part of the structure."""
         if jax.tree_util.all_leaves([self._layer]):
-            return (), (self._layer, self._options)
-        return (self._layer,), (None, self._options)
+            return (), (self._layer, self._mark)
+        return (self._layer,), (None, self._mark)
 
     def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], Any]:
         """The same, the layer under the key `layer`."""
@@ -164,14 +133,14 @@ class Checkpointed:
     @classmethod
     def tree_unflatten(cls, fixed: Any, children: tuple[Any, ...]) -> Checkpointed:
         """The same with other arrays."""
-        layer, options = fixed
-        return _made(children[0] if children else layer, options)
+        layer, mark = fixed
+        return _made(children[0] if children else layer, mark)
 
 
-def _made(layer: Any, options: _Options) -> Checkpointed:
+def _made(layer: Any, mark: Marking) -> Checkpointed:
     made = object.__new__(Checkpointed)
     object.__setattr__(made, "_layer", layer)
-    object.__setattr__(made, "_options", options)
+    object.__setattr__(made, "_mark", mark)
     return made
 
 
@@ -181,4 +150,4 @@ def _fields_of(wrapper: Any) -> Any:
 
 def _around(wrapper: Any, layer: Any) -> Checkpointed:
     """The same options around another layer."""
-    return _made(layer, vars(wrapper)["_options"])
+    return _made(layer, vars(wrapper)["_mark"])
