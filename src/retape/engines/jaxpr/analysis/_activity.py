@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from typing import Any
 
 import jax
@@ -18,26 +19,22 @@ from jax.extend import core
 
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.analysis._short_loops import cheaper_stored
-from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
+from retape.engines.jaxpr.jaxprs._avals import is_inexact, nbytes, struct
 from retape.engines.jaxpr.jaxprs._evaluate import (
     Environment,
     begun,
     evaluate,
     jvp_by,
+    which,
 )
 from retape.engines.jaxpr.jaxprs._jax_internals import (
-    jaxprs_in_params,
     scan_parts,
     source_line,
 )
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
 from retape.engines.jaxpr.jaxprs._provenance import Apart
+from retape.engines.jaxpr.jaxprs._rewrite import every_eqn
 from retape.engines.jaxpr.jaxprs._subprogram import closed
-
-
-def differentiable(aval: Any) -> bool:
-    """Tell whether values of this type have a tangent."""
-    return jax.dtypes.issubdtype(aval.dtype, np.inexact)
 
 
 def wide(jaxpr: core.ClosedJaxpr) -> AbstractContextManager[Any]:
@@ -50,12 +47,8 @@ def wide(jaxpr: core.ClosedJaxpr) -> AbstractContextManager[Any]:
 
 
 def _has_wide(jaxpr: Any) -> bool:
-    made = [v.aval for e in jaxpr.eqns for v in e.outvars]
-    made += [v.aval for v in jaxpr.invars]
-    if any(_is_wide(a) for a in made):
-        return True
-    inner = (j for e in jaxpr.eqns for j in jaxprs_in_params(e.params))
-    return any(_has_wide(getattr(j, "jaxpr", j)) for j in inner)
+    made = (v for eqn in every_eqn(jaxpr.eqns) for v in eqn.outvars)
+    return any(_is_wide(v.aval) for v in chain(jaxpr.invars, made))
 
 
 def _is_wide(aval: Any) -> bool:
@@ -108,7 +101,7 @@ def outputs(eqn: Any, active: Sequence[bool]) -> list[bool]:
     # What a custom rule reads, its body need not: the rule alone decides.
     if body is not None and name != "custom_jvp_call":
         return propagate(body, active)
-    return [differentiable(v.aval) for v in eqn.outvars]
+    return [is_inexact(v.aval) for v in eqn.outvars]
 
 
 def while_carry(params: dict[str, Any], active: Sequence[bool]) -> list[bool]:
@@ -203,7 +196,7 @@ def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
     is reversed is its primal.
     """
     avals = [v.aval for v in eqn.invars]
-    moving = [i for i, a in enumerate(active) if a]
+    moving = which(active)
 
     def forward(*values: Any) -> Any:
         point, tangents = list(values[: len(avals)]), values[len(avals) :]

@@ -6,8 +6,8 @@ from math import prod
 from typing import Any
 
 from retape.engines.jaxpr.jaxprs._avals import extents
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import traits
+from retape.engines.jaxpr.jaxprs._rewrite import programs_of
 
 
 def flops(eqn: Any) -> int:
@@ -27,9 +27,9 @@ def flops(eqn: Any) -> int:
         return 2 * out * prod(kernel) // max(1, kernel[spec[0]])
     if name.startswith("scatter"):
         return traits(eqn).flops * size_of(eqn.invars[2])
-    inner = list(jaxprs_in_params(params))
+    inner = programs_of(eqn)
     if inner:
-        each = [sum(map(flops, getattr(j, "jaxpr", j).eqns)) for j in inner]
+        each = [sum(map(flops, body.eqns)) for body in inner]
         if name == "cond":
             return max(each)
         return sum(each) * (params["length"] if name == "scan" else 1)

@@ -20,8 +20,8 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._opaque_primitives import implementation
 from retape.engines.jaxpr.jaxprs._evaluate import Environment, evaluate
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
+from retape.engines.jaxpr.jaxprs._rewrite import programs_of
 
 Possible = tuple[Any, ...] | None
 
@@ -112,8 +112,7 @@ def at_once() -> Iterator[None]:
 
 def asks_others(eqn: core.JaxprEqn) -> bool:
     """Whether an operation does more than compute, or waits for other devices."""
-    inside = any(True for _ in jaxprs_in_params(eqn.params))
-    return bool(eqn.effects) and not inside and eqn.primitive.name != "pvary"
+    return bool(eqn.effects) and not programs_of(eqn) and eqn.primitive.name != "pvary"
 
 
 def bind_anywhere(eqn: core.JaxprEqn, values: list[Any]) -> Sequence[Any]:

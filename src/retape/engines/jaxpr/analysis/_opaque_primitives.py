@@ -15,15 +15,16 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import (
     Environment,
     begun,
     jvp_by,
     vjp_by,
+    which,
 )
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.jaxprs._rewrite import contains
 
 
 def implementation(eqn: Any) -> core.ClosedJaxpr | None:
@@ -48,7 +49,7 @@ def implementation(eqn: Any) -> core.ClosedJaxpr | None:
         # It wants concrete values, or refuses to be traced: it stays what it is.
         return None
     same = [(v.aval.shape, v.aval.dtype) for v in eqn.outvars]
-    if made.effects or mentions(made.jaxpr, primitive):
+    if made.effects or contains(made, lambda inner: inner.primitive is primitive):
         return None
     return made if [(a.shape, a.dtype) for a in made.out_avals] == same else None
 
@@ -60,18 +61,6 @@ def _is_of_jax(impl: Any) -> bool:
     """
     module = getattr(getattr(impl, "func", impl), "__module__", None) or ""
     return module.partition(".")[0] in ("jax", "jaxlib")
-
-
-def mentions(jaxpr: Any, primitive: core.Primitive) -> bool:
-    """Tell whether a jaxpr contains a primitive, however deep."""
-    return any(
-        eqn.primitive is primitive
-        or any(
-            mentions(getattr(j, "jaxpr", j), primitive)
-            for j in jaxprs_in_params(eqn.params)
-        )
-        for eqn in jaxpr.eqns
-    )
 
 
 def passed_through(eqn: Any, active: Sequence[bool]) -> int | None:
@@ -94,7 +83,7 @@ def _pulls_to(eqn: Any, active: Sequence[bool], index: int) -> bool:
 
     A primitive whose value is an operand's may still scale its cotangent, or refuse it.
     """
-    moving = [i for i, a in enumerate(active) if a]
+    moving = which(active)
     structs = [struct(a.aval) for a in eqn.invars]
 
     def pull(cotangent: Any, *values: Any) -> Any:
@@ -119,7 +108,7 @@ def derives_itself(eqn: Any) -> bool:
     very same operation on tangents, it is that of the primitive's implementation.
     """
     n = len(eqn.invars)
-    moving = [i for i, v in enumerate(eqn.invars) if _has_tangent(v.aval)]
+    moving = which(is_inexact(v.aval) for v in eqn.invars)
     structs = [struct(v.aval) for v in eqn.invars]
 
     def forward(*values: Any) -> Any:
@@ -148,10 +137,6 @@ def _bound_as_is(eqn: Any) -> Callable[..., Any]:
         return list(out) if eqn.primitive.multiple_results else [out]
 
     return run
-
-
-def _has_tangent(aval: Any) -> bool:
-    return jax.dtypes.issubdtype(aval.dtype, np.inexact)
 
 
 _ZERO = "zero"

@@ -11,13 +11,11 @@ state alone. A Tsit5 solve of 2,000 numbers in double precision with 5 snapshots
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
-from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
+from retape.engines.jaxpr.jaxprs._evaluate import stored_by, which
 
 _FEW_TRIPS = 16
 """Trips. Longer loops are what snapshots are for."""
@@ -49,12 +47,9 @@ def residual_bytes(
     body: core.ClosedJaxpr, active: Sequence[bool], counted: set[int]
 ) -> int:
     """What JAX's own derivative of a body stores; of its inputs only some count."""
-    moving = [i for i, a in enumerate(active) if a]
-
-    def residuals(*values: Any) -> list[Any]:
-        return jax.tree.leaves(vjp_by(core.jaxpr_as_fun(body), values, moving)[1])
-
-    made = jax.make_jaxpr(residuals)(*map(struct, body.in_avals)).jaxpr
+    moving = which(active)
+    types = list(map(struct, body.in_avals))
+    made = stored_by(core.jaxpr_as_fun(body), types, moving).jaxpr
     there = {v for i, v in enumerate(made.invars) if i not in counted}
     stored = {v for v in made.outvars if isinstance(v, core.Var)}
     return sum(nbytes(v.aval) for v in stored - there - {*made.constvars})

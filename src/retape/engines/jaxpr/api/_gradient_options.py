@@ -15,6 +15,7 @@ from retape._errors import GradientTypeError
 from retape.engines.jaxpr.api._trace import is_array
 from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.plan._options import check_loops
 from retape.plan._support import JAX, JAX_HOSTED, check_no_plan
 from retape.plan._support import check_plan as obeyed
@@ -157,11 +158,18 @@ def check_auxiliary(aux: Any) -> None:
             )
 
 
-def check_plan(plan: Any, loops: Any = None, *, hosted: bool = False) -> Plan | None:
+def check_plan(
+    plan: Any,
+    loops: Any = None,
+    *,
+    memory: float | str | None = None,
+    hosted: bool = False,
+) -> Plan | None:
     """The plan of a gradient; `None` for the default one.
 
     Args:
         plan: The user's plan.
+        memory: Bytes that were passed instead.
         loops: The form of loops that is asked for, if any.
         hosted: Whether the host steers the run, action by action.
 
@@ -169,6 +177,7 @@ def check_plan(plan: Any, loops: Any = None, *, hosted: bool = False) -> Plan | 
         PlanError: If it is no plan, or one that a compiled gradient cannot obey; if
             there is no such form of loops.
     """
+    plan = budgeted(plan, memory)
     plan = None if plan is None else obeyed(plan, JAX_HOSTED if hosted else JAX)
     if check_loops(loops) is None:
         return plan

@@ -12,13 +12,23 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend import core
 
 from retape.engines.jaxpr.analysis._activity import propagate
-from retape.engines.jaxpr.api._gradient_options import GradientOptions, no_gradient
-from retape.engines.jaxpr.api._trace import FlatCall, Traced, trace
-from retape.engines.jaxpr.jaxprs._avals import as_weak, spread, varying, zeros_as
+from retape.engines.jaxpr.api._gradient_options import (
+    GradientOptions,
+    check_callable,
+    check_plan,
+    no_gradient,
+)
+from retape.engines.jaxpr.api._trace import FlatCall, Traced, flatten_call, trace
+from retape.engines.jaxpr.jaxprs._avals import (
+    as_weak,
+    is_inexact,
+    spread,
+    varying,
+    zeros_as,
+)
 from retape.engines.jaxpr.jaxprs._provenance import Flags
 from retape.engines.jaxpr.primitives._aux_output import aux_output, without_aside
 from retape.plan._base import Plan
@@ -103,7 +113,7 @@ def trace_gradient(
     program, constants = traced.program, len(traced.consts)
     numbers = wanted.numbers(pieces.positional())
     active = tuple(
-        owner in numbers and jax.dtypes.issubdtype(aval.dtype, np.inexact)
+        owner in numbers and is_inexact(aval)
         for owner, aval in zip(
             pieces.owners(), program.in_avals[constants:], strict=True
         )
@@ -117,3 +127,50 @@ def trace_gradient(
         pieces=pieces,
         constants=constants,
     )
+
+
+def problem_of_call(
+    fun: Callable[..., Any],
+    plan: Plan | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int],
+) -> GradientProblem:
+    """The gradient that is asked for, of arguments that may be mere types of arrays."""
+    found: list[GradientProblem] = []
+
+    def ask(args: Any, kwargs: Any) -> None:
+        found.append(pose_abstract(fun, plan, args, kwargs, argnums))
+
+    _with_arrays(ask, args, kwargs)
+    (problem,) = found
+    return problem
+
+
+def _with_arrays(ask: Callable[[Any, Any], None], args: Any, kwargs: Any) -> None:
+    """Call with the arguments, in which a tracer stands for each type of an array."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    types = {i: v for i, v in enumerate(leaves) if isinstance(v, jax.ShapeDtypeStruct)}
+
+    def run(arrays: dict[int, Any]) -> None:
+        ask(*tree.unflatten([arrays.get(i, v) for i, v in enumerate(leaves)]))
+
+    if types:
+        jax.eval_shape(run, types)
+    else:
+        run({})
+
+
+def pose_abstract(
+    fun: Callable[..., Any],
+    plan: Plan | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int],
+) -> GradientProblem:
+    check_callable(fun)
+    plan = check_plan(plan)
+    wanted = GradientOptions(argnums, False, False, False)
+    wanted.check_arguments(args)
+    pieces = flatten_call(args, kwargs)
+    return trace_gradient(fun, wanted, plan, pieces, pieces.leaves)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 from jax.extend import core
 
 from retape._errors import PlanError, StoreError
 from retape.driver import run
 from retape.driver._progress import Progress
 from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
-from retape.engines.jaxpr.api._run_label import is_spread, label_of
+from retape.engines.jaxpr.calls._argument_shardings import mesh_of_arrays
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -31,6 +33,7 @@ from retape.engines.jaxpr.sweep._machine import JaxprMachine
 from retape.engines.jaxpr.xla._ahead_of_time import checked_results
 from retape.plan._base import Plan
 from retape.schedule._offline import Offline
+from retape.storage import fingerprint
 from retape.storage._disk import AnyStore, store_of
 
 
@@ -115,3 +118,29 @@ def _settled(
     schedule = plan.schedule(n, *sizes)
     stage = schedule.counts().longest_stage
     return compiled, schedule, Settings(1, max(1, stage))
+
+
+_MESH_SHOWN = re.compile(r"\bMesh\((?:[^()]|\([^()]*\))*\)")
+
+
+def label_of(problem: GradientProblem) -> str:
+    """A digest of a program and its inputs.
+
+    A run that was begun on one mesh may be gone on with on another, by another number
+    of processes. So how a mesh looks is no part of it.
+    """
+    program = _MESH_SHOWN.sub("Mesh", str(problem.jaxpr))
+    found = blake2b(program.encode(), digest_size=8)
+    for value in problem.values:
+        found.update(fingerprint(_plain_array(value)))
+    return found.hexdigest()
+
+
+def _plain_array(value: Any) -> Any:
+    """A plain array, for the kind of array that JAX holds constants in."""
+    return np.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def is_spread(values: Iterable[object]) -> bool:
+    """Tell whether some array has parts in other processes."""
+    return not all(getattr(value, "is_fully_addressable", True) for value in values)

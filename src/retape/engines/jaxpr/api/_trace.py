@@ -11,12 +11,17 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from retape.engines.jaxpr.calls._known_rules import call_known_rules
-from retape.engines.jaxpr.calls._own_lengths import call_own_lengths
-from retape.engines.jaxpr.calls._shard_map import call_inside_shard_map
+from retape.engines.jaxpr.calls._rules import call
+from retape.engines.jaxpr.calls._shard_map import (
+    call_divergent_loops,
+    call_inside_shard_map,
+)
 from retape.engines.jaxpr.intake._effects import let_happen, take_out
 from retape.engines.jaxpr.intake._hijax import as_classic
-from retape.engines.jaxpr.intake._known_rules import open_known_rules
+from retape.engines.jaxpr.intake._known_rules import (
+    open_known_rules,
+    replace_known_rules,
+)
 from retape.engines.jaxpr.jaxprs._avals import as_weak
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
@@ -179,7 +184,24 @@ def trace(
     pure, acting = take_out(as_classic(jaxpr))
     pure = call_known_rules(pure) if marked else open_known_rules(pure)
     tree = jax.tree_util.tree_structure(shape)
-    parted = call_own_lengths(call_inside_shard_map(pure, plan), plan)
+    parted = call_divergent_loops(call_inside_shard_map(pure, plan), plan)
     program, consts = hoist(parted)
     beside, more = (None, []) if acting is None else hoist(acting)
     return Traced(program, tuple(consts), tree, jaxpr.out_avals, beside, tuple(more))
+
+
+def call_known_rules(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The program with every known rule a call of its primal, reversed by steps.
+
+    A rule that is known (`intake/_known_rules`) stands before a loop that JAX cannot
+    reverse. The step machine goes through that loop, so it is put in the rule's place.
+    In a marked function JAX takes the derivative of each piece. So there the loop is
+    handed over as a call, which has every derivative, of all orders, wherever JAX meets
+    it:
+
+        before:  y = custom_vjp_call[call_jaxpr={ while ... }, bwd=...] x
+        after:   y = retape_call[while ...] x
+    """
+    return replace_known_rules(
+        jaxpr, lambda primal, values: call(open_known_rules(primal), None, values)
+    )

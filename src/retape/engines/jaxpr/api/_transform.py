@@ -23,7 +23,6 @@ from retape.engines.jaxpr.calls._rules import call, hoisted_sweep
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.plan._base import Plan
-from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
 from retape.plan._support import check_no_plan
 from retape.storage._disk import AnyStore
@@ -68,9 +67,8 @@ def checkpointed(
         >>> float(jax.grad(retape.jax.checkpointed(halvings))(5.0))
         0.125
     """
-    plan = budgeted(plan, memory)
     check_callable(fun)
-    mark = functools.partial(_of_arrays, plan=check_plan(plan, loops))
+    mark = functools.partial(_of_arrays, plan=check_plan(plan, loops, memory=memory))
 
     @functools.wraps(fun)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -145,10 +143,9 @@ def grad(
         >>> float(retape.jax.grad(power)(2.0, 5))     # jax.grad refuses: n is traced
         80.0
     """
-    plan = budgeted(plan, memory)
     options = (argnums, has_aux, holomorphic, allow_int)
-    how: Any = {"plan": plan, "loops": loops, "store": store, "progress": progress}
-    both = value_and_grad(fun, *options, **how)
+    how: Any = {"loops": loops, "store": store, "progress": progress}
+    both = value_and_grad(fun, *options, plan=plan, memory=memory, **how)
 
     @functools.wraps(fun)
     def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -195,10 +192,9 @@ def value_and_grad(
         >>> print(f"{value:.4f} {slope:.4f}")
         2.0000 0.2500
     """
-    plan = budgeted(plan, memory)
     check_callable(fun)
     hosted = store is not None or progress is not False
-    plan = check_plan(plan, loops, hosted=hosted)
+    plan = check_plan(plan, loops, memory=memory, hosted=hosted)
     wanted = GradientOptions(argnums, has_aux, holomorphic, allow_int)
     run = Cached(functools.partial(_both, fun, wanted, plan))
 
@@ -271,10 +267,10 @@ def vjp(
         >>> float(value), float(pullback(1.0)[0])
         (0.625, 0.125)
     """
-    plan = budgeted(plan, memory)
     for number, primal in enumerate(primals):
         check_no_plan(f"primals[{number}]", primal)
-    return jax.vjp(checkpointed(fun, plan=plan, loops=loops), *primals, has_aux=has_aux)
+    marked = checkpointed(fun, plan=plan, memory=memory, loops=loops)
+    return jax.vjp(marked, *primals, has_aux=has_aux)
 
 
 def call_traced(

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from retape.engines.jaxpr.xla._standalone import Shardings
 
@@ -84,3 +85,21 @@ def parsed(text: str) -> NamedSharding | None:
     )
     spec = [tuple(re.findall(r'"([^"]+)"', d)) for d in _DIMENSION.findall(found[2])]
     return NamedSharding(mesh, PartitionSpec(*(d or None for d in spec)))
+
+
+def mesh_of_arrays(values: Iterable[Any]) -> AbstractContextManager[Any]:
+    """A context in which what is made beside some arrays is of their mesh.
+
+    JAX refuses to mix an array with Explicit axes and one of no mesh in most operations
+    on rows. Where a mesh is set already, or no array has such axes, nothing changes.
+    """
+    if not jax.sharding.get_abstract_mesh().empty:
+        return nullcontext()
+    for value in values:
+        sharding = getattr(value, "sharding", None)
+        if not isinstance(sharding, NamedSharding):
+            continue
+        mesh = sharding.mesh
+        if isinstance(mesh, Mesh) and AxisType.Explicit in mesh.axis_types:
+            return jax.set_mesh(mesh)
+    return nullcontext()

@@ -22,7 +22,6 @@ from retape.engines.jaxpr.calls._rules import (
     hoisted_sweep,
     placed_at,
     tangents_of,
-    which,
 )
 from retape.engines.jaxpr.intake._vmapped import (
     Axis,
@@ -33,6 +32,7 @@ from retape.engines.jaxpr.intake._vmapped import (
 )
 from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._evaluate import which
 from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Flags, Origin
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.primitives._batch_axis import front

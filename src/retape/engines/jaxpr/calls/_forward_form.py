@@ -17,10 +17,10 @@ from jax.extend import core
 
 from retape._errors import RetapeError
 from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.analysis._activity import differentiable, wide
+from retape.engines.jaxpr.analysis._activity import wide
 from retape.engines.jaxpr.calls._platform_form import by_platform
 from retape.engines.jaxpr.calls._rerun import Rerun
-from retape.engines.jaxpr.jaxprs._avals import extents, struct
+from retape.engines.jaxpr.jaxprs._avals import extents, is_inexact, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, inner_plan
 from retape.engines.jaxpr.jaxprs._rewrite import contains
@@ -60,7 +60,7 @@ def _in_chunks(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
         return without_waits(jaxpr)
     try:
         with wide(jaxpr):
-            compiled = compile_program(jaxpr, list(map(differentiable, jaxpr.in_avals)))
+            compiled = compile_program(jaxpr, list(map(is_inexact, jaxpr.in_avals)))
     except RetapeError:
         # No program by all of its inputs: it can still be run.
         return jaxpr

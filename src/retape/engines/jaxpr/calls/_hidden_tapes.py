@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 from jax.extend import core
 
 from retape._bytes import format_bytes
@@ -21,7 +20,7 @@ from retape._errors import RetapeWarning
 from retape.engines.jaxpr.analysis._activity import flow, programs_inside
 from retape.engines.jaxpr.intake._known_rules import rule_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
-from retape.engines.jaxpr.jaxprs._evaluate import bind, vjp_by
+from retape.engines.jaxpr.jaxprs._evaluate import bind, stored_by, which
 from retape.engines.jaxpr.jaxprs._jax_internals import source_line
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import contains
@@ -68,18 +67,14 @@ def _is_loop(eqn: core.JaxprEqn) -> bool:
 
 def _kept_bytes(eqn: Any, active: Sequence[bool]) -> int:
     """Bytes that the forward rule keeps for the backward rule."""
-    moving = [i for i, a in enumerate(active) if a]
+    moving = which(active)
     structs = [struct(v.aval) for v in eqn.invars]
-
-    def kept(*values: Any) -> Any:
-        return vjp_by(lambda *every: bind(eqn, list(every)), values, moving)[1]
-
     try:
-        leaves = jax.tree.leaves(jax.eval_shape(kept, *structs))
+        kept = stored_by(lambda *values: bind(eqn, list(values)), structs, moving)
     except Exception:
         # The rule refuses this derivative: compiling the sweep raises its own error.
         return 0
-    return sum(map(nbytes, leaves))
+    return sum(map(nbytes, kept.out_avals))
 
 
 def _passed_bytes(eqn: Any) -> int:

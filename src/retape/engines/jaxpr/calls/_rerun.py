@@ -23,7 +23,7 @@ from jax.interpreters import batching, mlir
 from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.jaxprs._avals import blank, struct, varying
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, vjp_by
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, vjp_by, which
 from retape.plan._base import Plan
 from retape.plan._prediction import Bytes
 
@@ -96,8 +96,8 @@ def _pull_back(
 ) -> tuple[core.ClosedJaxpr, list[bool]]:
     """From what it reads of `(x..., dy...)` to `(dx...)`, and which it reads."""
     n = len(jaxpr.in_avals)
-    chosen = [i for i, a in enumerate(active) if a]
-    moved = [i for i, m in enumerate(propagate(jaxpr, active)) if m]
+    chosen = which(active)
+    moved = which(propagate(jaxpr, active))
 
     def back(*values: Any) -> tuple[Any, ...]:
         _, pull = vjp_by(core.jaxpr_as_fun(jaxpr), values[:n], chosen, moved)

@@ -23,7 +23,7 @@ from jax.extend import core
 from jax.interpreters import ad, mlir
 
 from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.analysis._activity import differentiable, propagate, wide
+from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._mlir_lowering import evaluate_call, lower, lower_on_cpu
@@ -31,9 +31,9 @@ from retape.engines.jaxpr.calls._placed_budget import made_again, may_be_spread,
 from retape.engines.jaxpr.calls._platform_form import sweep_form
 from retape.engines.jaxpr.calls._rerun import Rerun, flows_back, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded
-from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
+from retape.engines.jaxpr.jaxprs._avals import as_weak, is_inexact, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, jvp_by
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, jvp_by, which
 from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis, register_dce
 from retape.engines.jaxpr.jaxprs._provenance import (
     ORIGINS,
@@ -168,10 +168,6 @@ def _forward_program(
     return program, tuple(needed[:n])
 
 
-def which(flags: Sequence[bool]) -> list[int]:
-    return [i for i, f in enumerate(flags) if f]
-
-
 def _tangent(aval: Any) -> jax.ShapeDtypeStruct:
     return struct(aval.to_tangent_aval())
 
@@ -198,7 +194,7 @@ def _jvp_of(primitive: core.Primitive) -> Any:
     ) -> tuple[list[Any], list[Any]]:
         outs = primitive.bind(*primals, jaxpr=jaxpr, plan=plan, **params)
         moving = tuple(
-            type(t) is not ad.Zero and differentiable(v)
+            type(t) is not ad.Zero and is_inexact(v)
             for t, v in zip(tangents, jaxpr.in_avals, strict=True)
         )
         return outs, tangents_of(primals, tangents, jaxpr, moving, plan)

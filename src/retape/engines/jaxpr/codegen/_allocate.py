@@ -18,6 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from retape.engines.jaxpr.ir._flow_graph import Liveness, liveness, whole_defs
 from retape.engines.jaxpr.ir._ir import (
     Aval,
     Block,
@@ -28,7 +29,6 @@ from retape.engines.jaxpr.ir._ir import (
     Var,
     blocks_of,
 )
-from retape.engines.jaxpr.ir._liveness import Liveness, liveness, whole_defs
 from retape.engines.jaxpr.jaxprs._avals import Kind, full, kind_of, nbytes
 
 Role = Literal["operand", "register", "resident", "truth"]

@@ -22,6 +22,7 @@ from jax import lax
 from jax.extend import core
 
 from retape.engines.jaxpr.codegen._allocate import Layout, numbering
+from retape.engines.jaxpr.ir._flow_graph import Liveness, whole_defs
 from retape.engines.jaxpr.ir._ir import (
     Atom,
     Aval,
@@ -36,7 +37,6 @@ from retape.engines.jaxpr.ir._ir import (
     Write,
     evaluate_ops,
 )
-from retape.engines.jaxpr.ir._liveness import Liveness, whole_defs
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import dce
 from retape.engines.jaxpr.jaxprs._row_ops import chosen_row, row, take_row

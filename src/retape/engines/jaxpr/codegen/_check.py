@@ -14,6 +14,7 @@ import numpy as np
 from retape.engines.jaxpr.codegen._allocate import Layout, Location
 from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._linearize import TapedCode
+from retape.engines.jaxpr.ir._flow_graph import Liveness
 from retape.engines.jaxpr.ir._ir import (
     Atom,
     Block,
@@ -23,7 +24,6 @@ from retape.engines.jaxpr.ir._ir import (
     Write,
     blocks_of,
 )
-from retape.engines.jaxpr.ir._liveness import Liveness
 from retape.engines.jaxpr.jaxprs._check import value_types
 
 

@@ -28,8 +28,9 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs
-from retape.engines.jaxpr.jaxprs._jax_internals import DropVar, jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._jax_internals import DropVar
 from retape.engines.jaxpr.jaxprs._primitive_table import Again, traits
+from retape.engines.jaxpr.jaxprs._rewrite import programs_of
 from retape.engines.jaxpr.jaxprs._subprogram import excerpt, slice_between, variables
 
 _ROW = 16
@@ -104,7 +105,7 @@ def merge_equal(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 def _key(eqn: core.JaxprEqn, ins: Sequence[Any]) -> Any:
     """Key for common subexpressions; `None` if equality cannot be told."""
-    if eqn.effects or list(jaxprs_in_params(eqn.params)):
+    if eqn.effects or programs_of(eqn):
         return None
     names = [_text(a) if isinstance(a, core.Literal) else a for a in ins]
     key = (eqn.primitive, tuple(names), tuple(sorted(eqn.params.items(), key=_name)))

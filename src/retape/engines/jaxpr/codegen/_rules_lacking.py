@@ -21,7 +21,7 @@ from jax.extend import core
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.analysis._activity import flow, programs_inside
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
-from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate, vjp_by
+from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate, vjp_by, which
 from retape.engines.jaxpr.jaxprs._jax_internals import source_line
 from retape.engines.jaxpr.jaxprs._primitive_table import has_no_rule
 from retape.engines.jaxpr.jaxprs._subprogram import variables
@@ -102,7 +102,7 @@ def _lacking(
 
 
 def _has_rule(eqn: core.JaxprEqn, active: Sequence[bool]) -> bool:
-    chosen = [i for i, a in enumerate(active) if a]
+    chosen = which(active)
     moved = [i for i, v in enumerate(eqn.outvars) if is_inexact(v.aval)]
 
     def both(*values: Any) -> Any:

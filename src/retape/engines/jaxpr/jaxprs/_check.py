@@ -13,7 +13,7 @@ from typing import Any
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import varying
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._rewrite import programs_of
 from retape.engines.jaxpr.jaxprs._subprogram import variables
 
 
@@ -46,8 +46,8 @@ def check_scope(jaxpr: Any) -> None:
         again = known.intersection(eqn.outvars)
         assert not again, f"{again} made twice"
         known.update(eqn.outvars)
-        for inner in jaxprs_in_params(eqn.params):
-            check_scope(getattr(inner, "jaxpr", inner))
+        for inner in programs_of(eqn):
+            check_scope(inner)
     lost = [v for v in variables(jaxpr.outvars) if v not in known]
     assert not lost, f"{lost} returned and never made"
 

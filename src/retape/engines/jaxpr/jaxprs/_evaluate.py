@@ -142,6 +142,16 @@ def restricted(
     return of_some
 
 
+def which(flags: Iterable[bool]) -> list[int]:
+    """The positions of flags that are set.
+
+    Examples:
+        >>> which([True, False, True])
+        [0, 2]
+    """
+    return [i for i, flag in enumerate(flags) if flag]
+
+
 Pull = Callable[[Sequence[Any]], tuple[Any, ...]]
 """From cotangents of outputs to those of inputs."""
 
@@ -172,6 +182,29 @@ def vjp_by(
 
     _, pull, outs = jax.vjp(along, *(values[i] for i in by), has_aux=True)
     return outs, pull
+
+
+def stored_by(
+    fun: Callable[..., Any], types: Sequence[Any], by: Sequence[int]
+) -> core.ClosedJaxpr:
+    """The program whose results are what reverse mode stores of a function.
+
+    Args:
+        fun: From values to a sequence of outputs.
+        types: The types of its inputs.
+        by: The positions of those that are moved.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> x = jax.ShapeDtypeStruct((3,), jnp.float32)
+        >>> stored_by(lambda x, y: [jnp.sin(x) * y], [x, x], by=[0]).out_avals
+        [ShapedArray(float32[3]), ShapedArray(float32[3])]
+    """
+
+    def stored(*values: Any) -> list[Any]:
+        return jax.tree.leaves(vjp_by(fun, values, by)[1])
+
+    return jax.make_jaxpr(stored)(*types)
 
 
 def jvp_by(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,10 +18,20 @@ Replaces = Callable[[core.JaxprEqn, Sequence[Any]], Sequence[Any]]
 
 def contains(code: Any, chosen: Chooses) -> bool:
     """True if an equation that is chosen stands in a jaxpr, or in one inside it."""
-    return any(
-        chosen(e) or any(contains(j, chosen) for j in jaxprs_in_params(e.params))
-        for e in code.eqns
-    )
+    return any(map(chosen, every_eqn(code.eqns)))
+
+
+def every_eqn(eqns: Iterable[core.JaxprEqn]) -> Iterator[core.JaxprEqn]:
+    """Equations, each before those of the programs inside it, however deep."""
+    for eqn in eqns:
+        yield eqn
+        for body in programs_of(eqn):
+            yield from every_eqn(body.eqns)
+
+
+def programs_of(eqn: core.JaxprEqn) -> list[core.Jaxpr]:
+    """The programs inside an equation."""
+    return [getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params)]
 
 
 def rewrite(

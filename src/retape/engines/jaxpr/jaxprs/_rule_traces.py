@@ -16,9 +16,9 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, jvp_by, vjp_by
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, rule_functions
+from retape.engines.jaxpr.jaxprs._jax_internals import rule_functions
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
-from retape.engines.jaxpr.jaxprs._rewrite import contains
+from retape.engines.jaxpr.jaxprs._rewrite import contains, programs_of
 
 RULE_PARAMETERS = frozenset(("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "out_trees"))
 """Parameters of a call that are its rule."""
@@ -64,8 +64,8 @@ def _traces(jaxpr: Any, under: tuple[Any, ...]) -> list[Told]:
             ours = [v for v in eqn.params.values() if isinstance(v, core.ClosedJaxpr)]
             found += [program for program in ours if contains(program, is_ruled)]
             continue
-        for inner in jaxprs_in_params(eqn.params):
-            found += _traces(getattr(inner, "jaxpr", inner), under)
+        for inner in programs_of(eqn):
+            found += _traces(inner, under)
     return found
 
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._caches import forgotten
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, source_line
+from retape.engines.jaxpr.jaxprs._jax_internals import source_line
 from retape.engines.jaxpr.jaxprs._primitive_table import has_no_rule
-from retape.engines.jaxpr.jaxprs._rewrite import contains
+from retape.engines.jaxpr.jaxprs._rewrite import contains, every_eqn
 from retape.engines.jaxpr.jaxprs._rule_traces import (
     RULE_PARAMETERS,
     Told,
@@ -57,7 +57,7 @@ def deduplicate(
     """
     if once and contains(closed, is_ruled):
         return closed
-    key = _outline(closed.jaxpr), tuple(_scopes(closed.jaxpr)) if names else None
+    key = _outline(closed.jaxpr), _scopes(closed.jaxpr) if names else None
     # As they are now: what a rule does may change as long as it is not traced.
     rules = rule_traces(closed.jaxpr)
     with _lock:
@@ -80,11 +80,8 @@ def _outline(jaxpr: core.Jaxpr) -> Any:
     return ins, tuple(eqn.primitive.name for eqn in jaxpr.eqns)
 
 
-def _scopes(jaxpr: core.Jaxpr) -> Iterator[str]:
-    for eqn in jaxpr.eqns:
-        yield str(eqn.source_info.name_stack)
-        for inner in jaxprs_in_params(eqn.params):
-            yield from _scopes(getattr(inner, "jaxpr", inner))
+def _scopes(jaxpr: core.Jaxpr) -> tuple[str, ...]:
+    return tuple(str(e.source_info.name_stack) for e in every_eqn(jaxpr.eqns))
 
 
 def same_rules(a: Rules, b: Rules) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from retape.engines.jaxpr.analysis._own_lengths import differs
+from retape.engines.jaxpr.analysis._divergent_loops import is_divergent
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, spread, struct, varying
 from retape.engines.jaxpr.jaxprs._evaluate import Environment, bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import (
@@ -57,7 +57,7 @@ def _has(jaxpr: Any) -> bool:
 
 
 def _differs(eqn: core.JaxprEqn) -> bool:
-    return eqn.primitive.name == "while" and differs(eqn)
+    return eqn.primitive.name == "while" and is_divergent(eqn)
 
 
 # Equations with programs in them: which operands stay the same inside -----------------

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
+from retape.engines.jaxpr.jaxprs._avals import is_inexact
+
 aside_p = core.Primitive("retape_aux_output")
 
 
@@ -53,7 +55,7 @@ def without_aside(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 def _aside(value: Any) -> Any:
     value = jnp.asarray(value)
-    if not jnp.issubdtype(value.dtype, jnp.inexact):
+    if not is_inexact(value):
         return value
     return aside_p.bind(value, own=_ASIDE)
 

@@ -27,7 +27,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching
 
-from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import rewrite
@@ -67,7 +67,7 @@ def _loop(eqn: core.JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _gate_impl(needed: Any, values: Sequence[Any]) -> list[Any]:
-    real = [jnp.issubdtype(jax.typeof(v).dtype, jnp.inexact) for v in values]
+    real = [is_inexact(jax.typeof(v)) for v in values]
     return [
         gate_p.bind(needed, v) if r else v for v, r in zip(values, real, strict=True)
     ]

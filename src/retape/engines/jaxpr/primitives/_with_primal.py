@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
+from retape.engines.jaxpr.jaxprs._avals import is_inexact
 from retape.engines.jaxpr.primitives._batch_axis import in_front
 
 instead_p = core.Primitive("retape_with_primal")
@@ -21,7 +21,7 @@ instead_p = core.Primitive("retape_with_primal")
 
 def with_primal(value: Any, held: Any) -> Any:
     """`held`, an equal of `value`, with the derivative of `value`."""
-    if not jnp.issubdtype(value.dtype, jnp.inexact):
+    if not is_inexact(value):
         return held
     return instead_p.bind(value, lax.stop_gradient(held))
 

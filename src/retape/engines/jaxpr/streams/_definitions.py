@@ -17,8 +17,8 @@ from jax.core import Tracer
 from retape.engines.jaxpr.ir._flow_graph import Flow
 from retape.engines.jaxpr.ir._ir import Atom, Aval, Block, Label, Lit, Op, Var
 from retape.engines.jaxpr.jaxprs._evaluate import bind
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.jaxprs._rewrite import programs_of
 
 _STRIDE = 2**16
 """The furthest that a counter may go at once: 32 bits last for 2**14 rows at least."""
@@ -66,7 +66,7 @@ class Definitions:
         op = self.maker(atom)
         if op is None or atom.aval.size != 1 or op.eqn.effects:
             return None
-        if any(True for _ in jaxprs_in_params(op.eqn.params)):
+        if programs_of(op.eqn):
             return None  # a loop may run for long
         ins = [self.number(a) for a in op.ins]
         if op.eqn.primitive.name == "pvary":

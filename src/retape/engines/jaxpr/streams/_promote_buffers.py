@@ -33,8 +33,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retape.engines.jaxpr.ir._ir import Program, Var
-from retape.engines.jaxpr.streams._buffer_versions import buffer_of
-from retape.engines.jaxpr.streams._initial_value import start_of
+from retape.engines.jaxpr.streams._buffer_versions import buffer_of, start_of
 from retape.engines.jaxpr.streams._to_stream import (
     NumberedRow,
     Opened,

@@ -22,9 +22,8 @@ from retape.engines.jaxpr.ir._ir import (
     Write,
 )
 from retape.engines.jaxpr.ir._operations import code
-from retape.engines.jaxpr.streams._buffer_versions import Buffer
+from retape.engines.jaxpr.streams._buffer_versions import Buffer, Start, is_zero
 from retape.engines.jaxpr.streams._definitions import define, rises
-from retape.engines.jaxpr.streams._initial_value import Start, is_zero
 from retape.engines.jaxpr.streams._row_updates import RowSet, opened_update, row_set
 
 

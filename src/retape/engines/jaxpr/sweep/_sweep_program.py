@@ -15,7 +15,7 @@ from retape.engines.jaxpr.control._integers import INT
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
+from retape.engines.jaxpr.jaxprs._evaluate import vjp_by, which
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._resumable_nest import State
@@ -169,11 +169,11 @@ def _plain_program(
         ValueError: If it has none for this program.
     """
     n = len(jaxpr.in_avals)
-    chosen = [i for i, a in enumerate(active) if a]
+    chosen = which(active)
     moved = propagate(jaxpr, active)
 
     def run(*values: Any) -> list[Any]:
-        wanted = [i for i, m in enumerate(moved) if m]
+        wanted = which(moved)
         outs, pull = vjp_by(core.jaxpr_as_fun(jaxpr), values[:n], chosen, wanted)
         return [*outs, *pull(list(values[n:]))]
 

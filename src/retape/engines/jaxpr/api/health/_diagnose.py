@@ -11,6 +11,7 @@ import numpy as np
 
 from retape._errors import DeterminismError
 from retape.driver._health import ROWS, Fault, FaultKind, Health
+from retape.engines.jaxpr.api.health._find_operation import has_fraction
 from retape.engines.jaxpr.api.health._find_step import (
     Bound,
     Step,
@@ -79,13 +80,9 @@ def diagnose(
         with jax.disable_jit(False):
             step = find_value(compiled(), settings, operands, seeds, steps)
         fault = _fault(step or Step(0, np.nan, np.inf, True, None), steps)
-        if step is None and not _are_finite(filter(_has_fraction, operands)):
+        if step is None and not _are_finite(filter(has_fraction, operands)):
             fault = replace(fault, operation="argument")
     return Health(norms, per * settings.stage, fault)
-
-
-def _has_fraction(value: Any) -> bool:
-    return jax.dtypes.issubdtype(jax.typeof(value).dtype, np.inexact)
 
 
 def _are_finite(found: Iterable[Any]) -> bool:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from retape.engines.jaxpr.jaxprs._avals import is_inexact
 from retape.engines.jaxpr.jaxprs._evaluate import Environment, bind, evaluate, vjp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     scan_parts,
@@ -213,7 +214,7 @@ def _arrays(values: Sequence[_Value]) -> list[Any]:
 
 def _vjp(run: Any, ins: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Cotangents of an operation's operands; `None` where there is none."""
-    moving = [i for i, v in enumerate(ins) if _is_inexact(v)]
+    moving = [i for i, v in enumerate(ins) if has_fraction(v)]
     wanted = [i for i, c in enumerate(cotangents) if c is not None]
 
     _, back = vjp_by(run, ins, moving, wanted)
@@ -233,22 +234,23 @@ def _accumulate(
 
 
 def _norm(arrays: Sequence[Any]) -> float:
-    return float(largest([a for a in arrays if a is not None and _is_inexact(a)]))
+    return float(largest([a for a in arrays if a is not None and has_fraction(a)]))
 
 
 def all_finite(values: Sequence[Any]) -> bool:
     """Whether no floating value among these is infinite or NaN."""
-    return all(bool(jnp.all(jnp.isfinite(v))) for v in values if _is_inexact(v))
+    return all(bool(jnp.all(jnp.isfinite(v))) for v in values if has_fraction(v))
 
 
-def _is_inexact(value: Any) -> bool:
-    return jax.dtypes.issubdtype(jax.typeof(value).dtype, np.inexact)
+def has_fraction(value: Any) -> bool:
+    """Whether a value is of a floating type."""
+    return is_inexact(jax.typeof(value))
 
 
 def _described(value: Any) -> str:
     aval = jax.typeof(value)
     kind = f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
-    if not _is_inexact(value) or not aval.size or jnp.iscomplexobj(value):
+    if not has_fraction(value) or not aval.size or jnp.iscomplexobj(value):
         return kind
     if not aval.shape:
         return f"{kind} = {float(value):.6g}"

@@ -10,11 +10,10 @@ import jax
 
 from retape._bytes import format_bytes
 from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.api._gradient_call import problem_of_call
 from retape.engines.jaxpr.api._gradient_options import (
     check_plan,
 )
-from retape.engines.jaxpr.api._gradient_problem import GradientProblem
+from retape.engines.jaxpr.api._gradient_problem import GradientProblem, problem_of_call
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -36,7 +35,6 @@ from retape.engines.jaxpr.sizing._choose_settings import (
 from retape.engines.jaxpr.sweep._equal_parts import equal_parts
 from retape.engines.jaxpr.xla._described_devices import for_device
 from retape.plan._base import Plan
-from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
 from retape.plan._prediction import Prediction
 from retape.plan._support import on_host
@@ -170,9 +168,9 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
-    plan = budgeted(plan, memory)
+    plan = check_plan(plan, loops, memory=memory)
     with for_device(device):
-        problem = problem_of_call(fun, check_plan(plan, loops), args, kwargs, argnums)
+        problem = problem_of_call(fun, plan, args, kwargs, argnums)
         plan = check_plan(plan, loops or platform_loops()) or default_plan()
         return _explained(problem, plan)
 

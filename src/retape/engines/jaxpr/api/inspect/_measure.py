@@ -14,18 +14,17 @@ from jax.extend import core
 
 from retape._errors import UnsupportedError
 from retape.driver._health import Health, check_growth
+from retape.driver._memory_trace import MemoryTrace, Sample, predict_memory
 from retape.driver._report import Report
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.analysis._activity import propagate
 from retape.engines.jaxpr.api._call_cache import Places, placements
-from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
-from retape.engines.jaxpr.api._gradient_call import pose_abstract
 from retape.engines.jaxpr.api._gradient_options import (
     check_plan,
 )
-from retape.engines.jaxpr.api._gradient_problem import GradientProblem
+from retape.engines.jaxpr.api._gradient_problem import GradientProblem, pose_abstract
 from retape.engines.jaxpr.api.health._diagnose import diagnose
-from retape.engines.jaxpr.api.inspect._memory_trace import memory_trace
+from retape.engines.jaxpr.calls._argument_shardings import mesh_of_arrays
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -34,8 +33,14 @@ from retape.engines.jaxpr.ir._ir import count_loops
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
+from retape.engines.jaxpr.sizing._byte_counts import (
+    fixed_bytes,
+    snapshot_bytes,
+    stage_bytes,
+)
 from retape.engines.jaxpr.sizing._choose_settings import (
     compile_for_plan,
+    plan_of_settings,
 )
 from retape.engines.jaxpr.sweep._state import SweepCounts
 from retape.engines.jaxpr.sweep._sweep_program import sweep
@@ -45,8 +50,8 @@ from retape.engines.jaxpr.xla._ahead_of_time import (
     checked_results,
 )
 from retape.plan._base import Plan
-from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
+from retape.schedule import OnlineBinomial
 
 
 class Measured(NamedTuple):
@@ -151,7 +156,6 @@ def measure(
         >>> done.health.fault.kind, done.health.fault.operation
         ('reverse', 'sqrt')
     """
-    plan = budgeted(plan, memory)
     check_growth(growth)
     if under_transformation(jax.tree.leaves((args, kwargs))):
         raise UnsupportedError(
@@ -159,7 +163,7 @@ def measure(
             "or another transformation, where nothing is run. Call it outside, or use "
             "`retape.jax.value_and_grad` here."
         )
-    plan = check_plan(plan, loops)
+    plan = check_plan(plan, loops, memory=memory)
     problem = pose_abstract(fun, plan, args, kwargs, argnums)
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
     with mesh_of_arrays(problem.values):
@@ -285,4 +289,48 @@ def _report(
         repaired=0,
         resumed=False,
         seconds={"sweep": seconds},
+    )
+
+
+_MOST_STAGES = 200_000
+"""Stages beyond which a schedule is not walked through for a picture."""
+
+
+def memory_trace(
+    program: Compiled,
+    settings: Settings,
+    report: Report,
+    compiled: Any,
+    budget: int | None,
+) -> MemoryTrace:
+    """What the settings of a sweep predict, and what its compiled program takes.
+
+    XLA gives a program one block of memory for all of its temporary arrays, as large as
+    the most that is alive at once. So the measure is one number, that of the compiled
+    gradient.
+    """
+    steps, seconds = report.length, sum(report.seconds.values())
+    predicted = ()
+    if report.reverses <= _MOST_STAGES and not settings.plain and steps:
+        if program.program.length is None and settings.forward == "online":
+            actions = OnlineBinomial(settings.snapshots, settings.stage).actions(steps)
+        else:
+            actions = plan_of_settings(settings).schedule(steps)
+        longest = max(1, min(settings.stage, steps))
+        predicted = predict_memory(
+            actions,
+            snapshot_bytes(program),
+            stage_bytes(program, settings.stage) // longest,
+            working_bytes=fixed_bytes(program, settings.stage, thrift=settings.thrift),
+            on_disk=settings.on_host,
+        )
+    found = compiled.memory_analysis()
+    nbytes = 0 if found is None else int(found.temp_size_in_bytes)
+    work = predicted[-1].work if predicted else report.advances + steps
+    measured = (Sample(0, nbytes, 0.0, 0), Sample(work, nbytes, seconds, steps))
+    return MemoryTrace(
+        predicted,
+        measured if nbytes else (),
+        "temporary arrays of the compiled program",
+        budget=budget,
     )

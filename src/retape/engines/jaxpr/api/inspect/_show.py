@@ -8,7 +8,7 @@ from typing import Any
 from jax.extend import core
 
 from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.api._gradient_call import problem_of_call
+from retape.engines.jaxpr.api._gradient_problem import problem_of_call
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._pretty import pretty_layout, pretty_tape
 from retape.engines.jaxpr.ir._ir import Program

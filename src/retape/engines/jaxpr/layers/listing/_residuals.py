@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from jax.extend import core
 
+from retape._bytes import format_bytes
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     caller_line,
-    jaxprs_in_params,
     scan_parts,
 )
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
-from retape.engines.jaxpr.layers.listing._saved_value import SavedValue, Why
+from retape.engines.jaxpr.jaxprs._rewrite import programs_of
+from retape.engines.jaxpr.layers.remat._names import is_named
+
+Why = Literal[
+    "argument", "view", "constant", "value", "carry", "snapshot", "tape", "held"
+]
+THERE_ANYWAY = ("argument", "view", "constant")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedValue:
+    """Something that a gradient keeps until it is used on the way back.
+
+    Attributes:
+        why: `"argument"` or `"constant"`, which are there anyway, and `"view"` of one,
+            which the compiler may copy; `"value"`, computed; `"carry"` of a loop, for
+            each of its trips; under a plan `"snapshot"`, `"tape"` of a stage, and
+            `"held"` once for the whole sweep.
+        type: Type and shape, such as `f32[8,16]`.
+        nbytes: Bytes of all of it.
+        source: The argument's name, or the operation.
+        line: The line of the program that made it, if it is known.
+        name: What `checkpoint_name` called it.
+    """
+
+    why: Why
+    type: str
+    nbytes: int
+    source: str
+    line: str = ""
+    name: str | None = None
+
+    def __str__(self) -> str:
+        named = "" if self.name is None else f", named {self.name!r}"
+        line = f" at {self.line}" if self.line else ""
+        size, text = format_bytes(self.nbytes), f"{self.why} {self.source}"
+        return f"{size:>10}  {self.type:16} {text}{named}{line}"
 
 
 class _Root(NamedTuple):
@@ -78,7 +115,7 @@ def _root(jaxpr: Any, v: Any, name: str | None = None, viewed: bool = False) -> 
         return _Root(v, v, None, name, viewed)
     (eqn,) = found
     at, kind = eqn.outvars.index(v), eqn.primitive.name
-    named = "name" in kind and "name" in eqn.params
+    named = is_named(eqn)
     name = str(eqn.params["name"]) if named else name
     here = _Root(v, v, eqn, name, viewed)
     same = named or kind in _SEEN_THROUGH or (kind == "retape_slice" and at == 0)
@@ -96,7 +133,7 @@ def _root(jaxpr: Any, v: Any, name: str | None = None, viewed: bool = False) -> 
 def _followed_inside(jaxpr: Any, here: _Root) -> _Root:
     """What a result of an operation is, looked for in the programs that it holds."""
     eqn = here.eqn
-    bodies = [getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params)]
+    bodies = programs_of(eqn)
     if len(bodies) == 1 and len(bodies[0].outvars) == len(eqn.outvars):
         return _through(jaxpr, here, bodies[0])
     return here

@@ -18,22 +18,35 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
 from retape._bytes import format_bytes
 from retape._errors import GradientTypeError, UnsupportedError
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.analysis._activity import wide
 from retape.engines.jaxpr.api._trace import FlatCall, flatten_call
+from retape.engines.jaxpr.calls._rerun import Rerun
 from retape.engines.jaxpr.jaxprs._avals import is_inexact
-from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
+from retape.engines.jaxpr.jaxprs._evaluate import stored_by, vjp_by
+from retape.engines.jaxpr.jaxprs._jax_internals import caller_line
+from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Origin
+from retape.engines.jaxpr.jaxprs._rewrite import programs_of
 from retape.engines.jaxpr.layers.face._checkpoint import name_of
-from retape.engines.jaxpr.layers.listing._residuals import residuals
-from retape.engines.jaxpr.layers.listing._saved_value import THERE_ANYWAY, SavedValue
-from retape.engines.jaxpr.layers.listing._sweep_bytes import in_sweeps
+from retape.engines.jaxpr.layers.listing._residuals import (
+    THERE_ANYWAY,
+    SavedValue,
+    residuals,
+)
+from retape.engines.jaxpr.sizing._choose_settings import (
+    compile_for_plan,
+    default_plan,
+)
 
 
 class SavedValues(tuple[SavedValue, ...]):
@@ -117,16 +130,12 @@ def _traced(fun: Callable[..., Any], call: FlatCall, moving: Sequence[int]) -> A
         outs = jax.tree.leaves(fun(*args, **kwargs))
         return [out for out in map(jnp.asarray, outs) if is_inexact(out)]
 
-    def pulled(leaves: Sequence[Any]) -> Any:
-        return vjp_by(flat, leaves, moving)
-
     def back(leaves: Sequence[Any]) -> Any:
-        outs, pull = pulled(leaves)
+        outs, pull = vjp_by(flat, leaves, moving)
         return pull([jnp.ones_like(out) for out in outs])
 
     leaves = list(map(_typed, call.leaves))
-    kept = jax.make_jaxpr(lambda leaves: jax.tree.leaves(pulled(leaves)[1]))(leaves)
-    return kept, jax.make_jaxpr(back)(leaves)
+    return stored_by(flat, leaves, moving), jax.make_jaxpr(back)(leaves)
 
 
 def _argument_names(fun: Callable[..., Any], call: FlatCall) -> list[str]:
@@ -143,3 +152,44 @@ def _argument_names(fun: Callable[..., Any], call: FlatCall) -> list[str]:
             if id(leaf) in own:
                 found[own[id(leaf)]] = name + jax.tree_util.keystr(path)
     return found
+
+
+def in_sweeps(back: core.ClosedJaxpr) -> Iterator[SavedValue]:
+    """Snapshots and tapes of all that is reversed under a plan."""
+    for origin, line in _origins(back.jaxpr):
+        plan = origin.plan or default_plan()
+        with wide(origin.primal):
+            compiled, settings = compile_for_plan(
+                plan, origin.primal, origin.active, compile_program
+            )
+        if settings.plain:
+            continue
+        each, stage = compiled.layout.snapshot_bytes(), settings.stage
+        where = " in the host's memory" if settings.on_host else ""
+        yield SavedValue(
+            "snapshot",
+            f"{settings.snapshots} x {format_bytes(each)}",
+            settings.snapshots * each,
+            f"of {plan}{where}",
+            line,
+        )
+        tape = 0 if settings.direct else compiled.tape_bytes(stage)
+        if tape:
+            yield SavedValue("tape", "", tape, f"of a stage of {stage} steps", line)
+        held = compiled.layout.kept_bytes()
+        if held:
+            yield SavedValue("held", "", held, "once for the whole sweep", line)
+
+
+def _origins(jaxpr: Any) -> Iterator[tuple[Origin, str]]:
+    for eqn in jaxpr.eqns:
+        origin = ORIGINS.get(eqn.params.get("jaxpr")) if _is_call(eqn) else None
+        if origin is not None and not isinstance(origin.plan, Rerun):
+            yield origin, caller_line(eqn)
+            continue
+        for body in programs_of(eqn):
+            yield from _origins(body)
+
+
+def _is_call(eqn: Any) -> bool:
+    return eqn.primitive.name == "retape_call"

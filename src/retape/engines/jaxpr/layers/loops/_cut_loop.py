@@ -27,6 +27,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import (
     bind,
     evaluate,
     restricted,
+    which,
 )
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     DropVar,
@@ -165,8 +166,8 @@ def _under_plan(
 ) -> list[Any]:
     """A loop that is reversed by the step machine."""
     # A number that stands in the program stays one: a counter is known to begin at 0.
-    read = [i for i, a in enumerate(eqn.invars) if not isinstance(a, core.Literal)]
-    wanted = [i for i, v in enumerate(eqn.outvars) if not isinstance(v, DropVar)]
+    read = which(not isinstance(atom, core.Literal) for atom in eqn.invars)
+    wanted = which(not isinstance(v, DropVar) for v in eqn.outvars)
 
     def run(*given: Any) -> list[Any]:
         outs = restricted(lambda *every: bind(eqn, list(every)), values, read)(*given)

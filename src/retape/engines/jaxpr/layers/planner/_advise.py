@@ -15,7 +15,7 @@ from retape.engines.jaxpr.layers.planner._candidates import (
     asked,
 )
 from retape.engines.jaxpr.layers.planner._plan import LayerPlan, cheapest, nothing_fits
-from retape.engines.jaxpr.layers.planner._whole_program import StepMachine
+from retape.engines.jaxpr.layers.strategies._cutting import StepMachine
 from retape.engines.jaxpr.xla._described_devices import for_device
 from retape.plan._constructors import logarithmic, within
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from retape._errors import (
     BudgetError,
@@ -26,14 +27,13 @@ from retape.engines.jaxpr.intake._hijax import as_classic
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
 from retape.engines.jaxpr.layers.face._checkpoint import checkpoint
-from retape.engines.jaxpr.layers.planner._whole_program import AsItIs, StepMachine
 from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
 from retape.engines.jaxpr.layers.remat._policy import Strategy
 from retape.engines.jaxpr.layers.strategies._compiled_footprint import (
     MemoryReport,
     footprint,
-    placed_struct,
 )
+from retape.engines.jaxpr.layers.strategies._cutting import AsItIs, StepMachine
 from retape.plan._base import Plan
 from retape.plan._constructors import within
 
@@ -69,10 +69,17 @@ def _first_sentence(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What must fit, where that is not a gradient alone: a step of training."""
+class TrainingStep:
+    """What must fit: a step of training, or value and gradient alone.
 
-    step: Callable[..., Any]
+    Attributes:
+        run: Takes the function, marked in some way, and then the arguments.
+        structs: Their types.
+        kwargs: Those that are passed by name.
+        donated: Which of them give their place to results.
+    """
+
+    run: Callable[..., Any]
     structs: tuple[Any, ...]
     kwargs: dict[str, Any]
     donated: tuple[int, ...] = ()
@@ -86,8 +93,8 @@ class Question:
     structs: tuple[Any, ...]
     kwargs: dict[str, Any]
     argnums: int | Sequence[int]
-    has_aux: bool = False
-    around: Around | None = None
+    has_aux: bool
+    step: TrainingStep
 
     def value(self, *args: Any, **kwargs: Any) -> Any:
         """The function without what it returns beside its value."""
@@ -150,16 +157,14 @@ class Question:
 
     def footprint(self, marked: Callable[..., Any]) -> MemoryReport:
         """What must fit, with the function reversed in some way."""
-        around = self.around
-        if around is None:
-            return footprint(self.gradient(marked), *self.structs)
-        run = lambda *a: around.step(marked, *a, **around.kwargs)  # noqa: E731
-        return footprint(run, *around.structs, donated=around.donated)
+        step = self.step
+        run = lambda *a: step.run(marked, *a, **step.kwargs)  # noqa: E731
+        return footprint(run, *step.structs, donated=step.donated)
 
     def gradient(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """Value and gradient, as they are asked for."""
-        run = lambda *a: fun(*a, **self.kwargs)  # noqa: E731
-        return jax.value_and_grad(run, self.argnums, has_aux=self.has_aux)
+        run = _value_and_grad(self.argnums, self.has_aux)
+        return lambda *a: run(fun, *a, **self.kwargs)
 
     def least_plan(self) -> Plan:
         """The step machine's plan of least memory."""
@@ -237,18 +242,21 @@ def asked(
             f"{len(args)} arguments lacks: {beyond}. They are counted from 0, "
             "without the function that `step` is given."
         )
+    inner, named = structs, kwargs
     if step is None:
-        alone = Question(fun, structs, kwargs, argnums, has_aux)
-        if not donated:
-            return alone
-        step = lambda fun, *a, **k: jax.value_and_grad(  # noqa: E731
-            lambda *a: fun(*a, **k), argnums, has_aux=has_aux
-        )(*a)
-        around = Around(step, structs, kwargs, donated)
-        return replace(alone, around=around)
-    inner, named = _arguments_inside(fun, step, structs, kwargs)
-    around = Around(step, structs, kwargs, donated)
-    return Question(fun, inner, named, argnums, has_aux, around)
+        step = _value_and_grad(argnums, has_aux)
+    else:
+        inner, named = _arguments_inside(fun, step, structs, kwargs)
+    whole = TrainingStep(step, structs, kwargs, donated)
+    return Question(fun, inner, named, argnums, has_aux, whole)
+
+
+def _value_and_grad(argnums: int | Sequence[int], has_aux: bool) -> Callable[..., Any]:
+    def run(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        alone = lambda *a: fun(*a, **kwargs)  # noqa: E731
+        return jax.value_and_grad(alone, argnums, has_aux=has_aux)(*args)
+
+    return run
 
 
 def _arguments_inside(
@@ -280,5 +288,10 @@ def as_type(leaf: Any) -> Any:
     """The type of an array and where it is, or what stands for one already."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
-    found = placed_struct(leaf)
-    return found.update(weak_type=jax.typeof(leaf).weak_type)
+    aval = jax.typeof(leaf)
+    placed = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
+    if placed and leaf.committed:
+        found = jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=leaf.sharding)
+    else:
+        found = struct(aval)
+    return found.update(weak_type=aval.weak_type)

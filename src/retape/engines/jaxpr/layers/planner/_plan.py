@@ -19,13 +19,13 @@ from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate,
     Question,
 )
-from retape.engines.jaxpr.layers.planner._whole_program import (
+from retape.engines.jaxpr.layers.remat._policy import Strategy, saves_products
+from retape.engines.jaxpr.layers.strategies._cutting import (
     AsItIs,
     Selective,
+    Sqrt,
     StepMachine,
 )
-from retape.engines.jaxpr.layers.remat._policy import Strategy, saves_products
-from retape.engines.jaxpr.layers.strategies._cutting import Sqrt
 from retape.engines.jaxpr.layers.strategies._within_budget import Least, Within
 from retape.plan._base import Plan
 from retape.plan._constructors import within

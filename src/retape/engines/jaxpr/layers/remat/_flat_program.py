@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -14,8 +14,7 @@ from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
-from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._subprogram import excerpt, hoist, variables
 
@@ -110,35 +109,28 @@ def graph_of(closed: core.ClosedJaxpr, held: int = 0) -> tuple[Graph, list[Any]]
 
 @cached(256)
 def _graph_of_inputs(
-    opened: core.ClosedJaxpr, held: int
+    program: core.ClosedJaxpr, held: int
 ) -> tuple[Graph, Sequence[Any]]:
     """The same of a program without constants; those are of the calls in it."""
     consts: list[Any] = []
-    while any(is_a(eqn, Also.INLINE) for eqn in opened.jaxpr.eqns):
-        run = _opening(opened.jaxpr)
-        opened, more = hoist(jax.make_jaxpr(run)(*map(struct, opened.in_avals)))
-        consts = [*more, *consts]
+    if any(is_a(eqn, Also.INLINE) for eqn in program.eqns):
+        types = map(struct, program.in_avals)
+        whole = partial(_evaluate_opened, program)
+        program, consts = hoist(jax.make_jaxpr(whole)(*types))
     # What makes nothing has no place in an order by what is made.
-    eqns = [eqn for eqn in opened.jaxpr.eqns if eqn.outvars]
-    graph = Graph(opened.jaxpr.replace(eqns=eqns), len(consts) + held)
+    eqns = [eqn for eqn in program.eqns if eqn.outvars]
+    graph = Graph(program.jaxpr.replace(eqns=eqns), len(consts) + held)
     return graph, tuple(consts)
 
 
-def _opening(jaxpr: core.Jaxpr) -> Callable[..., list[Any]]:
-    """The program with its calls replaced by what they call, one level deep."""
-
-    def run(*values: Any) -> list[Any]:
-        return evaluate(jaxpr, values, _bind_opened)
-
-    return run
+def _evaluate_opened(program: core.ClosedJaxpr, *values: Any) -> list[Any]:
+    return evaluate(program, values, _bind_opened)
 
 
-def _bind_opened(eqn: Any, values: list[Any]) -> list[Any]:
+def _bind_opened(eqn: core.JaxprEqn, values: list[Any]) -> list[Any]:
+    """Evaluate an equation; of a call what it calls."""
     if not is_a(eqn, Also.INLINE):
         return bind(eqn, values)
-    (body,) = jaxprs_in_params(eqn.params)
-    consts = []
-    for held in eqn.params.values():
-        if isinstance(held, core.ClosedJaxpr):
-            body, consts = held.jaxpr, held.consts
-    return evaluate(body, values, consts=consts)
+    body = callee(eqn)
+    assert body is not None, "a call without a program"
+    return _evaluate_opened(body, *values)

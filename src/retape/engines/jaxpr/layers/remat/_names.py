@@ -6,7 +6,6 @@ A name that nothing has keeps nothing. JAX says nothing about that; here a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ import jax
 from jax.extend import core
 
 from retape._warn import warn
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._rewrite import every_eqn
 from retape.engines.jaxpr.layers.remat._policy import Policy
 
 
@@ -52,7 +51,9 @@ def check_names(policy: Any, jaxpr: core.Jaxpr, where: str) -> None:
     """
     if not isinstance(policy, Names):
         return
-    there = sorted(set(_names_in(jaxpr)))
+    # The operation's own name differs between releases; its parameter does not.
+    named = (eqn for eqn in every_eqn(jaxpr.eqns) if is_named(eqn))
+    there = sorted({str(eqn.params["name"]) for eqn in named})
     missing = [n for n in (*policy.save, *policy.offload) if n not in there]
     if missing:
         found = f"its names are {there}" if there else "it names no value"
@@ -63,10 +64,6 @@ def check_names(policy: Any, jaxpr: core.Jaxpr, where: str) -> None:
         )
 
 
-def _names_in(jaxpr: core.Jaxpr) -> Iterator[str]:
-    for eqn in jaxpr.eqns:
-        # The operation's own name differs between releases; its parameter does not.
-        if "name" in eqn.primitive.name.lower() and "name" in eqn.params:
-            yield str(eqn.params["name"])
-        for body in jaxprs_in_params(eqn.params):
-            yield from _names_in(getattr(body, "jaxpr", body))
+def is_named(eqn: core.JaxprEqn) -> bool:
+    """Whether an operation gives its value a name (`checkpoint_name`)."""
+    return "name" in eqn.primitive.name.lower() and "name" in eqn.params

@@ -14,8 +14,8 @@ import numpy as np
 from jax.core import Tracer
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.jaxprs._avals import struct
-from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
+from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
+from retape.engines.jaxpr.jaxprs._evaluate import vjp_by, which
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
@@ -33,15 +33,14 @@ def footprint(
 
     Args:
         fun: The function.
-        *args: Its arguments, or their types: with shardings, where they have some.
+        *args: The types of its arguments: with shardings, where they have some.
         names: Axes that collectives in it speak of.
         donated: Positions of arguments whose place results may take.
     """
     owners = [i for i, arg in enumerate(args) for _ in jax.tree.leaves(arg)]
     given = [at for at, i in enumerate(owners) if i in donated]
-    leaves, tree = jax.tree.flatten(args)
+    structs, tree = jax.tree.flatten(args)
     flat = lambda *leaves: fun(*jax.tree.unflatten(tree, leaves))  # noqa: E731
-    structs = list(map(placed_struct, leaves))
     memory = memory_of(flat, structs, names, donated=given)
     if memory is None:
         raise UnsupportedError(
@@ -118,16 +117,16 @@ def gradients(
     room where the value would have been made, or lacks room that was free after it was.
     Cotangents are those of a gradient for a scalar, else any that come.
     """
-    which = [i for i, m in enumerate(inputs.moving) if m]
+    by = which(inputs.moving)
     free = [s for s, c in zip(structs, inputs.constants, strict=True) if c is None]
 
     def chosen(values: Sequence[Any]) -> list[Any]:
-        return [out for out in fun(values) if _has_gradient(out)]
+        return [out for out in fun(values) if is_inexact(out)]
 
     def pulled(values: Sequence[Any]) -> Any:
         rest = iter(values)
         every = [next(rest) if c is None else c.value for c in inputs.constants]
-        return vjp_by(lambda *every: chosen(every), every, which)
+        return vjp_by(lambda *every: chosen(every), every, by)
 
     def valued(values: Sequence[Any], seeds: Any = None) -> Any:
         outs, pull = pulled(values)
@@ -189,17 +188,3 @@ class MeasuredWays:
         programs, args = gradients(partial(self.run, number), structs, self.inputs)
         names = axis_names(self.graph.jaxpr)
         return (footprint(p, *args, names=names).temp for p in programs)
-
-
-def _has_gradient(value: Any) -> bool:
-    return jax.dtypes.issubdtype(value.dtype, jnp.inexact)
-
-
-def placed_struct(leaf: Any) -> Any:
-    """The type of an array, and where it is."""
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return leaf
-    aval = jax.typeof(leaf)
-    if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) and leaf.committed:
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=leaf.sharding)
-    return struct(aval)

@@ -15,7 +15,6 @@ from jax.core import eval_jaxpr
 from jax.extend import core
 from jax.interpreters import ad, mlir
 
-from retape.engines.jaxpr.analysis._activity import differentiable
 from retape.engines.jaxpr.intake._vmapped import (
     Axis,
     Dims,
@@ -23,8 +22,8 @@ from retape.engines.jaxpr.intake._vmapped import (
     register_batching,
     vmapped,
 )
-from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
-from retape.engines.jaxpr.jaxprs._evaluate import jvp_by, restricted
+from retape.engines.jaxpr.jaxprs._avals import as_weak, is_inexact, struct
+from retape.engines.jaxpr.jaxprs._evaluate import jvp_by, restricted, which
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
@@ -69,7 +68,7 @@ def _deferred_jvp(
     by: Chooser,
 ) -> tuple[list[Any], list[Any]]:
     moving = tuple(
-        type(t) is not ad.Zero and differentiable(v)
+        type(t) is not ad.Zero and is_inexact(v)
         for t, v in zip(tangents, jaxpr.in_avals, strict=True)
     )
     zeros = [ad.Zero(v.to_tangent_aval()) for v in jaxpr.out_avals]
@@ -77,17 +76,17 @@ def _deferred_jvp(
         return late_p.bind(*primals, jaxpr=jaxpr, held=held, by=by), list(zeros)
     inputs = Inputs.among(primals, moving, held)
     chosen = by.choose(Graph(jaxpr.jaxpr, held), inputs)
-    which = [i for i, m in enumerate(moving) if m]
+    at = which(moving)
 
     def run(*values: Any) -> list[Any]:
         return chosen(values)
 
     # Forward mode of a mark of the new kind (`jax_remat3`) is no mark any more.
     with classic_rules():
-        outs, moved = jvp_by(run, primals, which, [tangents[i] for i in which])
+        outs, moved = jvp_by(run, primals, at, [tangents[i] for i in at])
     pairs = zip(jaxpr.out_avals, moved, zeros, strict=True)
     outs = as_weak(outs, jaxpr.out_avals)
-    return outs, [t if differentiable(v) else zero for v, t, zero in pairs]
+    return outs, [t if is_inexact(v) else zero for v, t, zero in pairs]
 
 
 def _deferred_transpose(
@@ -96,8 +95,8 @@ def _deferred_transpose(
     """A function that is itself linear keeps nothing: there is nothing to cut."""
     wanted = [ad.is_undefined_primal(v) for v in values]
 
-    which = [i for i, w in enumerate(wanted) if w]
-    along = restricted(core.jaxpr_as_fun(jaxpr), values, which)
+    at = which(wanted)
+    along = restricted(core.jaxpr_as_fun(jaxpr), values, at)
     structs = [struct(v.aval) for v, w in zip(values, wanted, strict=True) if w]
     pull = jax.linear_transpose(along, *structs)
     found = iter(pull([ad.instantiate_zeros(c) for c in cotangents]))

@@ -9,15 +9,16 @@ varies, and a loop whose test reads values may end anywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, varying
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, named_by
+from retape.engines.jaxpr.jaxprs._jax_internals import named_by
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
-from retape.engines.jaxpr.jaxprs._rewrite import contains
+from retape.engines.jaxpr.jaxprs._rewrite import contains, every_eqn, programs_of
 
 _QUIET = frozenset(("axis_index", "pvary", "preduced", "vary_unreduced_cast"))
 """They name an axis, and no device waits for another."""
@@ -28,7 +29,7 @@ def devices_run_apart() -> bool:
     return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
 
-def choice_of(eqn: core.JaxprEqn) -> Any:
+def trip_predicate(eqn: core.JaxprEqn) -> Any:
     """The type of what says how often something inside is run; `None` if nothing does.
 
     That is the test of a `while`, and the number of the branch of a `cond` with loops.
@@ -41,35 +42,29 @@ def choice_of(eqn: core.JaxprEqn) -> Any:
     return None
 
 
-def differs(eqn: core.JaxprEqn) -> bool:
+def is_divergent(eqn: core.JaxprEqn) -> bool:
     """Whether types say that devices run the inside each its own number of times."""
-    choice = choice_of(eqn)
+    choice = trip_predicate(eqn)
     return choice is not None and bool(varying(choice))
 
 
-def tells(jaxpr: Any) -> bool:
+def tracks_varying(jaxpr: core.ClosedJaxpr) -> bool:
     """Whether types tell what differs: something in the program does."""
-    inner = getattr(jaxpr, "jaxpr", jaxpr)
-    atoms = [*inner.invars, *(v for e in inner.eqns for v in e.outvars)]
-    if any(hasattr(a.aval, "shape") and varying(a.aval) for a in atoms):
-        return True
-    return any(tells(j) for e in inner.eqns for j in jaxprs_in_params(e.params))
+    made = (v for eqn in every_eqn(jaxpr.eqns) for v in (*eqn.invars, *eqn.outvars))
+    atoms = chain(jaxpr.jaxpr.invars, made)
+    return any(hasattr(a.aval, "shape") and varying(a.aval) for a in atoms)
 
 
-def meetings(eqns: Sequence[core.JaxprEqn]) -> Iterator[core.JaxprEqn]:
+def collectives(eqns: Sequence[core.JaxprEqn]) -> Iterator[core.JaxprEqn]:
     """The operations, however deep, at which devices wait for one another."""
-    for eqn in eqns:
-        deeper = list(jaxprs_in_params(eqn.params))
-        for body in deeper:
-            yield from meetings(getattr(body, "jaxpr", body).eqns)
-        if not deeper and named_by(eqn) and eqn.primitive.name not in _QUIET:
+    for eqn in every_eqn(eqns):
+        waits = named_by(eqn) and eqn.primitive.name not in _QUIET
+        if waits and not programs_of(eqn):
             yield eqn
 
 
-def copies(eqns: Sequence[core.JaxprEqn]) -> Iterator[core.JaxprEqn]:
+def pvary_equations(eqns: Sequence[core.JaxprEqn]) -> Iterator[core.JaxprEqn]:
     """The operations, however deep, whose derivative is a sum over devices."""
-    for eqn in eqns:
-        for body in jaxprs_in_params(eqn.params):
-            yield from copies(getattr(body, "jaxpr", body).eqns)
+    for eqn in every_eqn(eqns):
         if eqn.primitive.name == "pvary" and is_inexact(eqn.invars[0].aval):
             yield eqn

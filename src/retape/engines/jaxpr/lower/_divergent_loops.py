@@ -1,7 +1,7 @@
 """Refuse a sweep in which one device would wait for ever for another.
 
 Devices that leave a loop at their own time run all that is in its sweep another number
-of times each; `calls/_own_lengths` says why, and what is done about it. Collectives are
+of times each; `calls/_shard_map` says why, and what is done about it. Collectives are
 right in the last block alone, which is run once. So is the sum over devices that is the
 derivative of a copy (`pvary`), in blocks outside of such loops.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from jax.extend import core
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.analysis._own_lengths import copies, meetings
+from retape.engines.jaxpr.analysis._divergent_loops import collectives, pvary_equations
 from retape.engines.jaxpr.ir._ir import Block, Item, Label, Loop, Program, blocks_of
 from retape.engines.jaxpr.jaxprs._avals import varying
 from retape.engines.jaxpr.jaxprs._jax_internals import named_by, source_line
@@ -30,12 +30,12 @@ def refuse_waiting(program: Program) -> None:
     if not axes:
         return
     for block in blocks:
-        for eqn in meetings([op.eqn for op in block.ops]):
+        for eqn in collectives([op.eqn for op in block.ops]):
             if axes & named_by(eqn):
                 raise _waits(eqn, axes)
     for block in _in_loops_that_differ(program.items):
         own = [op.eqn for op in block.ops if any(v.active for v in op.outs)]
-        for eqn in copies(own):
+        for eqn in pvary_equations(own):
             raise _waits(eqn, axes)
 
 
@@ -61,7 +61,7 @@ def _met_in_loops(items: list[Item]) -> Iterator[tuple[Label, set[str]]]:
         if isinstance(item, Loop):
             inside = list(blocks_of(item.items))
             eqns = [op.eqn for block in inside for op in block.ops]
-            axes = set[str]().union(*map(named_by, meetings(eqns)))
+            axes = set[str]().union(*map(named_by, collectives(eqns)))
             yield inside[0].label, axes
             yield from _met_in_loops(item.items)
 
