@@ -33,7 +33,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import (
 )
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
 from retape.engines.jaxpr.jaxprs._provenance import Apart
-from retape.engines.jaxpr.jaxprs._rewrite import every_eqn
+from retape.engines.jaxpr.jaxprs._rewrite import every_eqn, known_length
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 
 
@@ -178,14 +178,14 @@ def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
     bodies = list(programs_inside(eqn, active))
     if any(opens_inside(*each, grain) for each in bodies):
         return True
-    if name != "scan" or params["length"] == 1:
+    if name != "scan" or known_length(eqn) == 1:
         return False
     ((body, flags),) = bodies
-    if params["length"] * tape_bytes(body, flags) <= grain:
+    if known_length(eqn) * tape_bytes(body, flags) <= grain:
         return False
     nc, nk = scan_parts(params)
     carried = slice(nc, nc + nk)
-    return not (grain and cheaper_stored(body, flags, carried, params["length"]))
+    return not (grain and cheaper_stored(body, flags, carried, known_length(eqn)))
 
 
 def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
@@ -250,7 +250,7 @@ def eqn_tape_bytes(eqn: Any, ins: Sequence[bool], outs: Sequence[bool]) -> int:
         return 0
     if eqn.primitive.name == "scan":
         ((body, flags),) = programs_inside(eqn, ins)
-        return eqn.params["length"] * tape_bytes(body, flags)
+        return known_length(eqn) * tape_bytes(body, flags)
     if is_a(eqn, Also.REMAT):
         return sum(nbytes(a.aval) for a in eqn.invars)
     body = callee(eqn)

@@ -111,7 +111,12 @@ def at_once() -> Iterator[None]:
 
 
 def asks_others(eqn: core.JaxprEqn) -> bool:
-    """Whether an operation does more than compute, or waits for other devices."""
+    """Whether an operation does more than compute, or waits for other devices.
+
+    What a symbol of `jax.export` stands for is known to whoever calls the program.
+    """
+    if eqn.primitive.name == "dim_as_value":
+        return True
     return bool(eqn.effects) and not programs_of(eqn) and eqn.primitive.name != "pvary"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
+from jax import lax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
@@ -25,6 +26,10 @@ def bind(eqn: core.JaxprEqn, values: list[Any]) -> list[Any]:
     """Evaluate one equation, as it was written."""
     with as_written(eqn), eqn.ctx.manager:
         out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+    if eqn.primitive.name == "dim_as_value":
+        # A symbol of `jax.export` is as wide as integers are where it is bound.
+        aval: Any = eqn.outvars[0].aval
+        return [lax.convert_element_type(out, aval.dtype)]
     return list(out) if eqn.primitive.multiple_results else [out]
 
 

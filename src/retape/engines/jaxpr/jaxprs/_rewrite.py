@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
+from jax.export import is_symbolic_dim
 from jax.extend import core
 
+from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, source_line
 
 Chooses = Callable[[core.JaxprEqn], bool]
 Replaces = Callable[[core.JaxprEqn, Sequence[Any]], Sequence[Any]]
@@ -32,6 +34,23 @@ def every_eqn(eqns: Iterable[core.JaxprEqn]) -> Iterator[core.JaxprEqn]:
 def programs_of(eqn: core.JaxprEqn) -> list[core.Jaxpr]:
     """The programs inside an equation."""
     return [getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params)]
+
+
+def known_length(eqn: core.JaxprEqn) -> int:
+    """The number of steps of a `scan`.
+
+    Raises:
+        UnsupportedError: If it is a symbol of `jax.export`; with the loop's line.
+    """
+    length = eqn.params["length"]
+    if is_symbolic_dim(length):
+        raise UnsupportedError(
+            f"The `scan` at {source_line(eqn)} has {length} steps, a symbol of "
+            "`jax.export`: how it is divided depends on their number. Export it for a "
+            "fixed length, or write it as `retape.jax.fori_loop`, which may end at a "
+            "number that is known when it is called."
+        )
+    return length
 
 
 def rewrite(

@@ -34,6 +34,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import (
     classic_rules,
     current_source,
 )
+from retape.engines.jaxpr.jaxprs._rewrite import known_length
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist, variables
 from retape.engines.jaxpr.layers.loops._nested_loop import Turns, run_cut
@@ -78,7 +79,7 @@ def run_loop(
     def apply(eqn: core.JaxprEqn, values: list[Any]) -> list[Any]:
         match eqn.primitive.name:
             case "scan":
-                _check_length(eqn.params["length"])
+                _check_length(known_length(eqn))
                 return run_scan(eqn, values, options)
             case "while":
                 if id(eqn) in counts:

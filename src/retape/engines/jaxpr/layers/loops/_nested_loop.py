@@ -22,6 +22,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
+from retape.engines.jaxpr.jaxprs._rewrite import known_length
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._remat_body import Body, rematerialised_body
 from retape.engines.jaxpr.layers.loops._segment_lengths import Nest, nest, segmented
@@ -46,7 +47,7 @@ class Turns(NamedTuple):
         params = eqn.params
         # Releases of JAX differ in whether the equation tells of the last.
         split = params.get("_split_transpose", False)
-        how = params["length"], params["reverse"], params["unroll"], split
+        how = known_length(eqn), params["reverse"], params["unroll"], split
         return cls(params["jaxpr"], *scan_parts(params), *how)
 
     @classmethod

@@ -15,7 +15,7 @@ from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
-from retape.engines.jaxpr.jaxprs._rewrite import contains
+from retape.engines.jaxpr.jaxprs._rewrite import contains, known_length
 from retape.engines.jaxpr.jaxprs._subprogram import excerpt, hoist, variables
 
 
@@ -87,7 +87,7 @@ class Graph:
 
 def is_loop(eqn: Any) -> bool:
     """Whether an operation is a scan of more than one step."""
-    return eqn.primitive.name == "scan" and eqn.params["length"] > 1
+    return eqn.primitive.name == "scan" and known_length(eqn) > 1
 
 
 def is_nested(eqn: Any) -> bool:
