@@ -28,18 +28,17 @@ from retape.engines.jaxpr.layers.strategies._compiled_footprint import (
 from retape.engines.jaxpr.layers.strategies._cutting import with_loops
 
 
-class LoopSearch:
+class LoopSearch(MeasuredWays):
     """The ways of a function's loops, and what the compiler says of them."""
 
     def __init__(self, graph: Graph, inputs: Inputs) -> None:
         self.ways = loop_ways(graph)
-        self.measured = MeasuredWays(
-            graph, inputs, lambda n, values: with_loops(graph, self.ways[n], values)
-        )
+        run = lambda n, values: with_loops(graph, self.ways[n], values)  # noqa: E731
+        super().__init__(graph, inputs, run)
 
     def best(self, memory: int) -> tuple[Loops | None] | None:
         """The way to go, in a tuple; `None` if none that was asked about fits."""
-        fits = [n for n in self.tried(memory) if self.measured.fits(n, memory)]
+        fits = [n for n in self.tried(memory) if self.fits(n, memory)]
         return (self.ways[min(fits)],) if fits else None
 
     def tried(self, memory: int) -> list[int]:
@@ -47,16 +46,16 @@ class LoopSearch:
         low, high, found = 0, len(self.ways), []
         while low < high:
             found.append(middle := (low + high) // 2)
-            if self.measured.fits(middle, memory):
+            if self.fits(middle, memory):
                 high = middle
             else:
                 low = middle + 1
         return found
 
-    def least(self) -> tuple[int, Loops | None]:
+    def least_way(self) -> tuple[int, Loops | None]:
         """The fewest bytes of the ways that are tried where nothing fits, and that."""
-        number = self.measured.least(self.tried(0))
-        return self.measured.known[number], self.ways[number]
+        number = self.least(self.tried(0))
+        return self.known[number], self.ways[number]
 
 
 def loop_search(graph: Graph, inputs: Inputs) -> LoopSearch:

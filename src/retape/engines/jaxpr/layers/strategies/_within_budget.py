@@ -153,13 +153,13 @@ def _by_loops(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     search = loop_search(graph, inputs)
     best = search.best(budget)
     if best is None:
-        return None, search.least()[0]
+        return None, search.least_way()[0]
     return partial(with_loops, graph, *best), budget
 
 
 def _by_both(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     """Loops in the way that takes least, and cuts around them."""
-    inside, consts = in_way(graph, loop_search(graph, inputs).least()[1])
+    inside, consts = in_way(graph, loop_search(graph, inputs).least_way()[1])
     run, least = _by_cut(inside, inputs.behind(consts), budget)
     if run is None:
         return None, least
@@ -173,18 +173,17 @@ def _by_cut(graph: Graph, inputs: Inputs, budget: int) -> Fit:
     search = _search(program, first, inputs)
     best = search.best(budget)
     if best is None:
-        return None, search.least()
+        return None, search.least_budget()
     # The same program from another trace has variables of its own.
     own = dict(zip(_written_values(search.graph), _written_values(graph), strict=True))
     cut = [replace(s, saves=Saves(frozenset(map(own.get, s.saves.made)))) for s in best]
     return partial(run_stretches, graph, cut), budget
 
 
-class _BudgetSearch:
+class _BudgetSearch(MeasuredWays):
     """Cuts of one function, by falling work, and what the compiler says of them."""
 
     def __init__(self, graph: Graph, first: int, inputs: Inputs) -> None:
-        self.graph = graph
         rest = beyond(graph, first)
         found = _cuts(rest)
         plain = [Stretch(0, len(graph), marked=False)]
@@ -193,10 +192,8 @@ class _BudgetSearch:
         self.predicted = [*(max(1, c.peak_bytes) for c in found), max(1, whole.stored)]
         self.work = [*(c.work for c in found), 0]
         self.worth = _WORTH * whole.work[-1]
-        self.measured = MeasuredWays(
-            graph, inputs, lambda n, values: run_stretches(graph, self.cuts[n], values)
-        )
-        self.known = self.measured.known
+        run = lambda n, values: run_stretches(graph, self.cuts[n], values)  # noqa: E731
+        super().__init__(graph, inputs, run)
         self.answers: dict[int, int] = {}
         self.named: int | None = None
         """The least budget, once it was named: none below it is tried any more."""
@@ -215,7 +212,7 @@ class _BudgetSearch:
             number = self.next_try(budget, top, left)
             if number is None:
                 break
-            self.measured.fits(number, budget)
+            self.fits(number, budget)
         found = self.fitting(budget, top)
         if found is None:
             return None
@@ -225,7 +222,7 @@ class _BudgetSearch:
     def fitting(self, budget: int, top: int) -> int | None:
         """The cut of least work of those that were compiled and fit."""
         asked = sorted((n for n in self.known if n <= top), reverse=True)
-        return next((n for n in asked if self.measured.fits(n, budget)), None)
+        return next((n for n in asked if self.fits(n, budget)), None)
 
     def next_try(self, budget: int, top: int, left: int) -> int | None:
         """The cut to compile next; `None` if what is known will do."""
@@ -270,10 +267,10 @@ class _BudgetSearch:
         mean = (1 - share) * ratio[below] + share * ratio[above]
         return self.predicted[number] * mean
 
-    def least(self) -> int:
+    def least_budget(self) -> int:
         """The smallest budget that `best` meets, after it did not meet one."""
         if self.named is None:
-            self.named = self.known[self.measured.least(self.known)]
+            self.named = self.known[self.least(self.known)]
         return self.named
 
 
