@@ -37,6 +37,7 @@ RIGHT = (
     # reductions
     "u.mean() * u.max() - u.min() * u.prod() + np.mean(u) + np.max(u) * np.min(u)",
     "w.mean() * w.max() + w.min() * np.linalg.norm(w) + np.mean(w) * w.size",
+    "w.sum(axis=None) * np.max(w, axis=None) * np.sum(w, None)",
     "(w.sum(axis=0) ** 2 * w.max(axis=0) * np.max(w, axis=-2)).sum()",
     "(np.sum(w, axis=1) ** 2 * w.mean(axis=-1) * w.min(axis=1)).sum()",
     "u.std() * u.var() + np.std(u) + np.var(u**2)",
@@ -52,6 +53,7 @@ RIGHT = (
     # item by item
     "(np.clip(u, -0.3, 0.6) * u).sum() + u.clip(0.0, 0.5)[0]",
     "np.clip(x, 0.1, u[0]) * np.hypot(x, v[0]) + np.hypot(u, np.hypot(u, x)).sum()",
+    "(np.arctan(w) * abs(w)).sum() * np.arctan2(x, u)[1] + np.arctan(x) * abs(-n)",
     "(np.where(w < 0.5, w * w, np.minimum(w, 0.7)) * w).sum()",
     "np.where((u > 0.0) & (u <= 0.6) | ~(u != 0.123) | (u >= 0.8), u * u, -u).sum()",
     "np.where(0.3 < u, 1.0, u).sum() * np.where(u < 0.5, u, 0.2)[0]",

@@ -17,13 +17,11 @@ SIGNS = {*"+ - * / = < > <= >=".split()}
 IDEAS: dict[str, set[str]] = {
     "language/_parameters.py": {"cons"},  # read from a program's text
     # what Python and NumPy call functions, some of which are ours, too
-    "python/read/_library.py": {"abs", "asin", "acos", "min", "max", "floor", "atan"}
-    | {"erf"},
     "python/expressions/_library_calls.py": {"log", "tanh", "erf", "abs", "min", "max"}
     | {"sin", "cos"},
-    "python/terms/_number_functions.py": {"abs", "atan", "floor", "min", "max"},
     "python/expressions/_lists.py": {"min", "max"},
-    "python/library/_table.py": {"min", "max"},
+    "python/library/_table.py": {"abs", "asin", "acos", "min", "max", "floor", "atan"}
+    | {"erf", "log"},
     # words that mean something else
     "operators/_row.py": {"real"},
     "values/_versioned_arrays.py": {"log"},

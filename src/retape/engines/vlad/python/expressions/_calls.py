@@ -12,9 +12,12 @@ from retape.engines.vlad.python.expressions._derivative_calls import derivative_
 from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
 from retape.engines.vlad.python.expressions._records import is_record
 from retape.engines.vlad.python.expressions._unit import Nested, Terms
-from retape.engines.vlad.python.library._table import METHODS
+from retape.engines.vlad.python.library._table import (
+    FUNCTIONS,
+    METHODS,
+    known_function,
+)
 from retape.engines.vlad.python.read._advice import instead_of_derivative
-from retape.engines.vlad.python.read._library import known_function
 from retape.engines.vlad.python.read._names import default_of, parameters
 from retape.engines.vlad.python.read._records import is_record_class
 from retape.engines.vlad.python.read._source import MISSING, CalledFile
@@ -147,7 +150,7 @@ class CallTranslator(Terms):
             value = owner.expr(arg, env)
         if value.type == ListType(INT) and len(keywords) < len(node.keywords):
             value = replace(value, type=ListType(FLOAT))
-        return self._library.of_list(node, called.__name__, value)
+        return self._library.call(node, FUNCTIONS[called], [value], {})
 
     def _of_record(
         self, node: ast.Call, name: str, old: Operand, env: "Variables"
@@ -184,11 +187,11 @@ class CallTranslator(Terms):
             owner = self._owner
             args = [old, *(owner.expr(each, env) for each in node.args)]
             named = {str(k.arg): owner.expr(k.value, env) for k in node.keywords}
-            return self._library.call(node, ("array", function.attr), args, named)
+            return self._library.call(node, METHODS[function.attr], args, named)
         return self.refuse(
             node,
             f"the method `{function.attr}` of {kind_of_type(type_)} is not compiled; "
-            f"arrays have {', '.join(f'`{each}`' for each in METHODS)}",
+            f"arrays have {', '.join(f'`{each}`' for each in sorted(METHODS))}",
         )
 
     def of_function(
@@ -219,7 +222,8 @@ class CallTranslator(Terms):
         if known is None and isinstance(key, Nested | PythonFunction):
             given = self._bound(node, type_, function, args, keywords or {})
             return self._compiled(node, type_, function, given, tells)
-        return self._library.call(node, known or ("", ""), args, keywords or {})
+        assert known is not None, "what is no function has no function's type"
+        return self._library.call(node, known, args, keywords or {})
 
     def _compiled(
         self,

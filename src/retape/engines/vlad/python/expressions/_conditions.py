@@ -6,7 +6,7 @@ from typing import Any
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import IS_ZERO
 from retape.engines.vlad.python.expressions._unit import Terms
-from retape.engines.vlad.python.library import _rows
+from retape.engines.vlad.python.library import _numbers
 from retape.engines.vlad.python.read._types import (
     BOOL,
     NUMBERS,
@@ -22,12 +22,12 @@ from retape.engines.vlad.python.read._variables import Variables, share
 from retape.engines.vlad.python.terms._arithmetic import Operand
 
 _MASKS: dict[type[ast.cmpop], Any] = {
-    ast.Lt: _rows.less,
-    ast.Gt: _rows.less,
-    ast.LtE: _rows.less_or_equal,
-    ast.GtE: _rows.less_or_equal,
-    ast.Eq: _rows.equal,
-    ast.NotEq: _rows.different,
+    ast.Lt: _numbers.less,
+    ast.Gt: _numbers.less,
+    ast.LtE: _numbers.less_or_equal,
+    ast.GtE: _numbers.less_or_equal,
+    ast.Eq: _numbers.equal,
+    ast.NotEq: _numbers.different,
 }
 
 

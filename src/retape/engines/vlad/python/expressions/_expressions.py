@@ -18,7 +18,7 @@ from retape.engines.vlad.python.expressions._lists import Lists
 from retape.engines.vlad.python.expressions._records import Records, is_record
 from retape.engines.vlad.python.expressions._unit import Nested, Unit
 from retape.engines.vlad.python.expressions._whole_arrays import ON_ARRAYS, WholeArrays
-from retape.engines.vlad.python.library import _rows
+from retape.engines.vlad.python.library import _numbers
 from retape.engines.vlad.python.read._advice import instead_of_expression
 from retape.engines.vlad.python.read._names import (
     InnerDefinition,
@@ -51,8 +51,8 @@ from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_patte
 from retape.engines.vlad.python.terms._statics import static_value
 
 _OF_MASKS: dict[type[ast.operator], Any] = {
-    ast.BitAnd: _rows.both,
-    ast.BitOr: _rows.either,
+    ast.BitAnd: _numbers.both,
+    ast.BitOr: _numbers.either,
 }
 
 
@@ -271,7 +271,7 @@ class Expressions:
             )
         operand = self.expr(node.operand, env)
         if isinstance(node.op, ast.Invert) and is_mask(operand.type):
-            return self.wholes.by_item(node, _rows.opposite, [operand], BOOL)
+            return self.wholes.by_item(node, _numbers.opposite, [operand], BOOL)
         self.refuse_ints(node, operand.type)
         if isinstance(operand.type, ArrayType) and isinstance(node.op, ast.USub):
             return self.wholes.unary(node, NEGATE, operand)

@@ -1,22 +1,23 @@
-"""Calls of functions of `math`, `numpy` and Python itself."""
+"""Calls of functions of Python, `math` and NumPy, by the rows of their table."""
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 
 from retape.engines.vlad.language._core import Const, Core, Prim
-from retape.engines.vlad.python.expressions._by_axis import (
-    axis_of,
-    by_axis,
-    is_kept,
-)
+from retape.engines.vlad.operators._table import CONS, MAXIMUM, MINIMUM, OPERATORS
 from retape.engines.vlad.python.expressions._unit import Terms
-from retape.engines.vlad.python.library._table import ARRAY_FUNCTIONS, WITH_AXIS
+from retape.engines.vlad.python.library import _rows
+from retape.engines.vlad.python.library._table import FUNCTIONS, LibraryFunction
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
     INT,
+    NONE,
     UNKNOWN,
     ArrayType,
+    FunctionType,
     ListType,
     Scalar,
     TupleType,
@@ -24,11 +25,15 @@ from retape.engines.vlad.python.read._types import (
     kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
-from retape.engines.vlad.python.terms._array_terms import items_of
-from retape.engines.vlad.python.terms._number_functions import NUMBER_FUNCTIONS
+from retape.engines.vlad.python.terms._array_terms import (
+    items_of,
+    opened,
+    product_of,
+)
+from retape.engines.vlad.python.terms._core_builder import tuple_of
 
-_FILLED = {"zeros": 0.0, "empty": 0.0, "ones": 1.0, "full": None}
-"""Functions that make arrays full of one value, which the last one is given."""
+_FILLED = {"zeros": 0.0, "empty": 0.0, "ones": 1.0}
+"""What arrays are full of; else the last argument says it."""
 
 _SURE = ("tanh", "erf", "abs")
 """Functions of `math` that have a value for every number."""
@@ -37,10 +42,10 @@ _SURE_OF_INTS = (*_SURE, "sin", "cos")
 
 
 def _kind(type_: Type) -> str:
-    """The letter of an argument's type in the table of written functions."""
+    """The letter of an argument's type in the table of texts."""
     if isinstance(type_, ArrayType):
         return str(type_.rank) if type_.item is FLOAT else "?"
-    return {INT: "i", FLOAT: "n"}.get(type_, "?") if isinstance(type_, Scalar) else "?"
+    return {INT: "i", FLOAT: "f"}.get(type_, "?") if isinstance(type_, Scalar) else "?"
 
 
 def _is_mask(type_: Type) -> bool:
@@ -53,105 +58,82 @@ class LibraryCalls(Terms):
     def call(
         self,
         node: ast.AST,
-        known: tuple[str, str],
+        row: LibraryFunction,
         args: list[Operand],
         keywords: dict[str, Operand],
     ) -> Operand:
-        """A function of a library, by the kind and the name of its row."""
-        (kind, name), args, keywords = known, list(args), dict(keywords)
-        by_place = name in WITH_AXIS and kind == "array" and len(args) == 2
-        if keywords or by_place:
-            found = self._along(node, known, args, keywords)
+        """A function of a library, by its row."""
+        args, keywords = list(args), dict(keywords)
+        if keywords or (row.takes_axis and len(args) == 2):
+            found = self._along(node, row, args, keywords)
             if found is not None:
                 return found
-        if kind in ("array", "numpy"):  # which makes an array of a list
+        if row.is_of_arrays:
             args = [self._as_array(node, arg) for arg in args]
         if any(each.type is UNKNOWN for each in args):
             return Operand(Const(self._owner.text.where(node), ()), UNKNOWN)
         for each in args:
-            if name not in ("len", "copy", "where"):
+            if not row.takes_ints:
                 self._owner.refuse_ints(node, each.type)
-        match kind:
-            case "math":
-                return self._math(node, name, args)
-            case "numpy":
-                return self._numpy(node, name, args)
-            case "array":
-                return self._array(node, name, args)
-        return self._builtin(node, name, args)
-
-    def of_list(self, node: ast.AST, name: str, value: Operand) -> Operand:
-        """`sum`, `min`, `max`, `list`, `np.array` or `np.asarray` of one value."""
-        owner, type_ = self._owner, value.type
-        if type_ is UNKNOWN:
-            return value
-        if name in ("sum", "min", "max"):
-            if isinstance(type_, ListType):
-                return owner.lists.of_all(node, name, value)
-            return self.call(node, ("builtin", name), [value], {})
-        if isinstance(type_, TupleType):
-            value = owner.lists.of_tuple(node, value)
-        if name == "list":
-            if isinstance(type_, ArrayType) and type_.rank == 1:
-                return owner.lists.of_array(node, value)
-            if not isinstance(value.type, ListType):
-                self.refuse(node, f"`list` of {kind_of_type(type_)} is not compiled")
-            return owner.lists.copied(node, value)
-        if isinstance(type_, ArrayType):
-            if name == "asarray":
-                return replace(value, fresh=False)
-            return owner.wholes.copy(node, value)
-        if not isinstance(value.type, ListType):
-            self.refuse(node, f"an array of {kind_of_type(type_)} is not compiled")
-        return owner.lists.as_array(node, value)
+        if row.count is not None:
+            self._counted(node, args, row.count)
+        if row.rule:
+            return _LIBRARY_RULES[row.rule](self, node, row, args)
+        if row.operator:
+            return self._operator(node, row, args)
+        return self._written(node, row, args)
 
     def _as_array(self, node: ast.AST, operand: Operand) -> Operand:
         if not isinstance(operand.type, ListType):
             return operand
         return self._owner.lists.as_array(node, operand)
 
-    def _along(
-        self,
-        node: ast.AST,
-        known: tuple[str, str],
-        args: list[Operand],
-        keywords: dict[str, Operand],
-    ) -> Operand | None:
-        """A function along an axis; `None` for all of an array."""
-        owner, (kind, name) = self._owner, known
-        is_array = bool(args) and isinstance(args[0].type, ArrayType)
-        has_axis = kind == "array" and name in WITH_AXIS and is_array
-        axis = keywords.pop("axis", None)
-        if has_axis and len(args) == 2:
-            axis = args.pop()
-        kept = keywords.pop("keepdims", None)
-        if keywords or not has_axis:
+    def _counted(self, node: ast.AST, args: list[Operand], count: int) -> None:
+        if len(args) != count:
+            self.refuse(node, f"{count} arguments are compiled here, not {len(args)}")
+
+    def _number(self, node: ast.AST, row: LibraryFunction, operand: Operand) -> Operand:
+        """An argument that is a number; of a bool some functions make another type."""
+        if operand.type is BOOL and not row.takes_bools:
             self.refuse(
                 node,
-                "of the keyword arguments of library functions `axis` and `keepdims` "
-                "are compiled, with constants, of "
-                f"{', '.join(sorted(WITH_AXIS))}",
+                "of a bool this function gives a bool, or a number in half precision; "
+                "write `int(x)` or `float(x)`",
             )
-        owner.refuse_ints(node, args[0].type)
-        at = None if axis is None else axis_of(owner, node, args[0], axis)
-        if at is None:
-            if is_kept(owner, node, kept):
-                self.refuse(node, "`keepdims` is compiled with an `axis`")
-            return None
-        if getattr(args[0].type, "rank", 0) == 1:
-            if is_kept(owner, node, kept):
-                self.refuse(node, "`keepdims` is compiled for two dimensions or more")
-            return None
-        whether = is_kept(owner, node, kept)
-        return by_axis(owner, node, name, args[0], at, kept=whether)
+        return self._owner.as_number(node, operand)
 
-    def _written(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
+    # operators and texts
+
+    def _operator(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        """An operator of numbers, of an array of each item."""
+        owner, where, op = self._owner, self._owner.text.where(node), row.operator
+        if isinstance(args[0].type, ArrayType) and len(args) == 1 and not row.raises:
+            return owner.wholes.unary(node, op, args[0])
+        numbers = [self._number(node, row, arg) for arg in args]
+        types, cores = [each.type for each in numbers], [each.core for each in numbers]
+        if row.raises and op not in (_SURE_OF_INTS if types == [INT] else _SURE):
+            return Operand(owner.arithmetic.math(where, op, cores[0]), FLOAT)
+        is_int = op == "abs" and types == [INT] and not row.raises
+        gives = BOOL if OPERATORS[op].is_test else INT if is_int else FLOAT
+        return Operand(Prim(where, op, tuple(cores)), gives)
+
+    def _written(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
         """A function that is written in the language."""
-        owner, row = self._owner, ARRAY_FUNCTIONS[name]
+        owner, name = self._owner, row.name
+        if row.by_item and any(isinstance(each.type, ArrayType) for each in args):
+            if name == "where":
+                self._check_choice(node, args)
+            return owner.wholes.by_item(node, row.texts["n" * len(args)], args)
+        if row.by_item or row.takes_bools:
+            args = [self._number(node, row, arg) for arg in args]
         if args and row.makes and isinstance(args[0].type, ArrayType):
             args = [self._flat(node, args[0]), *args[1:]]
         kinds = "".join(_kind(each.type) for each in args)
-        function = row.texts.get(kinds)
+        function = row.text_for(kinds)
         if function is None:
             given = " and ".join(kind_of_type(each.type) for each in args)
             given = given or "nothing"
@@ -163,18 +145,6 @@ class LibraryCalls(Terms):
             result = replace(result, type=ArrayType(1, INT))
         return result
 
-    def _by_item(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        """A function of numbers, item by item where there is an array."""
-        function = ARRAY_FUNCTIONS[name].by_item
-        if name == "where":
-            self._chosen(node, args)
-        if any(isinstance(each.type, ArrayType) for each in args):
-            return self._owner.wholes.by_item(node, function, args)
-        numbers = [self._real(node, arg) for arg in args]
-        if name in NUMBER_FUNCTIONS:
-            return self._of_numbers(node, name, numbers)
-        return self._owner.written(node, function, numbers)
-
     def _flat(self, node: ast.AST, array: Operand) -> Operand:
         """All items of an array, one row after another."""
         assert isinstance(array.type, ArrayType)
@@ -184,7 +154,7 @@ class LibraryCalls(Terms):
             replace(array.type, rank=1),
         )
 
-    def _chosen(self, node: ast.AST, args: list[Operand]) -> None:
+    def _check_choice(self, node: ast.AST, args: list[Operand]) -> None:
         """Refuse what `np.where` would make another type of array of."""
         if not _is_mask(args[0].type):
             self.refuse(node, "`np.where` takes a comparison of arrays first")
@@ -196,120 +166,223 @@ class LibraryCalls(Terms):
                 "`np.where` of two ints makes an array of ints; write one as a float",
             )
 
-    def _counted(self, node: ast.AST, args: list[Operand], *counts: int) -> None:
-        if len(args) not in counts:
-            wanted = " or ".join(str(count) for count in counts)
-            self.refuse(node, f"{wanted} arguments are compiled here, not {len(args)}")
+    # along one axis of an array, which is one function of each row of it: an array of
+    # lengths (..., n, ...) is one of (outer, n, inner), whose items stay where they are
 
-    def _math(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        if name == "log" and len(args) == 2:
-            top, bottom = (self._math(node, "log", [arg]) for arg in args)
-            return self._owner.apply_binary(node, ast.Div(), top, bottom)
-        self._counted(node, args, 1)
-        operand = self._owner.as_number(node, args[0])
-        where = self._owner.text.where(node)
-        if name in (_SURE_OF_INTS if operand.type is INT else _SURE):
-            return Operand(Prim(where, name, (operand.core,)), FLOAT)
-        return Operand(self._owner.arithmetic.math(where, name, operand.core), FLOAT)
-
-    def _numpy(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        self._counted(node, args, 1)
-        if isinstance(args[0].type, ArrayType):
-            return self._owner.wholes.unary(node, name, args[0])
-        operand = self._real(node, args[0])
-        result = INT if name == "abs" and operand.type is INT else FLOAT
-        return Operand(
-            Prim(self._owner.text.where(node), name, (operand.core,)), result
-        )
-
-    def _real(self, node: ast.AST, operand: Operand) -> Operand:
-        """A number that is no bool, with which these functions do something else."""
-        if operand.type is BOOL:
+    def _along(
+        self,
+        node: ast.AST,
+        row: LibraryFunction,
+        args: list[Operand],
+        keywords: dict[str, Operand],
+    ) -> Operand | None:
+        """A function along an axis; `None` for all of an array."""
+        array = args[0] if args else None
+        if row.takes_axis and len(args) == 2:
+            keywords["axis"] = args.pop()
+        axis, kept = keywords.pop("axis", None), keywords.pop("keepdims", None)
+        is_array = array is not None and isinstance(array.type, ArrayType)
+        if keywords or not row.takes_axis or not is_array:
+            names = {each.name for each in FUNCTIONS.values() if each.takes_axis}
             self.refuse(
                 node,
-                "of a bool this function gives a bool, or a number in half precision; "
-                "write `int(x)` or `float(x)`",
+                "of the keyword arguments of library functions `axis` and `keepdims` "
+                f"are compiled, with constants, of {', '.join(sorted(names))}",
             )
-        return self._owner.as_number(node, operand)
+        self._owner.refuse_ints(node, array.type)
+        at = None if axis is None else self._axis(node, array, axis)
+        is_kept = self._is_kept(node, kept)
+        if at is not None and getattr(array.type, "rank", 0) > 1:
+            return self._by_axis(node, row, array, at, is_kept)
+        if is_kept:
+            wanted = "an `axis`" if at is None else "two dimensions or more"
+            self.refuse(node, f"`keepdims` is compiled with {wanted}")
+        return None
 
-    def _array(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        owner, row = self._owner, ARRAY_FUNCTIONS[name]
-        if row.count is not None:
-            self._counted(node, args, row.count)
-        if row.by_item is not None:
-            return self._by_item(node, name, args)
-        if row.texts:
-            return self._written(node, name, args)
-        if name.removesuffix("_like") in _FILLED:
-            return self._full(node, name, args)
-        match name:
-            case "dot":
-                return owner.products.product(node, args[0], args[1])
-            case "power":
-                return owner.apply_binary(node, ast.Pow(), args[0], args[1])
-            case "sum":
-                return owner.wholes.sum(node, args[0])
-            case "copy":
-                return owner.wholes.copy(node, args[0])
-            case "ravel" | "flatten" | "reshape":
-                if not args or not isinstance(args[0].type, ArrayType):
-                    self.refuse(node, f"`{name}` is of an array")
-                if name == "reshape":
-                    return owner.arrays.reshaped(node, args[0], args[1:])
-                made = owner.wholes.copy(node, self._flat(node, args[0]))
-                return replace(made, fresh=name == "flatten")
-        return self._of_numbers(node, name, args)
+    def _axis(self, node: ast.AST, array: Operand, given: Operand) -> int | None:
+        """A constant axis, counted from the first; `None` for all of them."""
+        if given.type is NONE:
+            return None
+        is_int = isinstance(given.core, Const) and given.type is INT
+        value = given.core.value if is_int else None
+        if not isinstance(value, float):
+            self.refuse(node, "an axis is compiled if it is a constant int")
+        at, rank = int(value), getattr(array.type, "rank", 0)
+        if not -rank <= at < rank:
+            self.refuse(node, f"an array of {rank} dimensions has no axis {at}")
+        return at % rank
 
-    def _full(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
+    def _is_kept(self, node: ast.AST, given: Operand | None) -> bool:
+        if given is None:
+            return False
+        if not isinstance(given.core, Const) or given.type is not BOOL:
+            self.refuse(node, "`keepdims` is compiled if it is a constant")
+        return bool(given.core.value)
+
+    def _by_axis(
+        self, node: ast.AST, row: LibraryFunction, array: Operand, at: int, kept: bool
+    ) -> Operand:
+        """A function of arrays of one dimension, for each row along an axis."""
+        owner, where = self._owner, self._owner.text.where(node)
+        assert isinstance(array.type, ArrayType)
+        rank, gives_rows = array.type.rank, row.makes == "row"
+        every = _rows.along_axis if gives_rows else _rows.over_axis
+
+        def found(shape: Core, *parts: Core) -> Core:
+            *lengths, data = parts
+            one = Const(where, 1.0)
+            outer = product_of(where, [one, *lengths[:at]])
+            inner = product_of(where, [one, *lengths[at + 1 :]])
+            sizes = [Operand(each, INT) for each in (outer, lengths[at], inner)]
+            function = Operand(Const(where, ()), FunctionType(row.texts["1"]))
+            given = [Operand(data, ArrayType(1)), *sizes, function]
+            made = owner.written(node, every, given).core
+            if gives_rows:
+                return Prim(where, CONS, (shape, made))
+            left = [*lengths[:at], *[one] * kept, *lengths[at + 1 :]]
+            if len(left) == 1 or (rank == 2 and kept):
+                return made
+            return Prim(where, CONS, (tuple_of(where, left), made))
+
+        result = opened(owner.build, where, array.core, found, rank)
+        if gives_rows:
+            return Operand(result, array.type, fresh=True)
+        if kept and rank == 2:
+            vector = Operand(result, ArrayType(1))
+            return owner.wholes.thin(node, vector, is_row=at == 0)
+        return Operand(result, ArrayType(rank - 1 + kept), fresh=True)
+
+    # rules
+
+    def _of_list(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        """`list`, `np.array` or `np.asarray` of one value."""
+        owner, (value,) = self._owner, args
+        type_ = value.type
+        if isinstance(type_, TupleType):
+            value = owner.lists.of_tuple(node, value)
+        if row.rule == "list":
+            if isinstance(type_, ArrayType) and type_.rank == 1:
+                return owner.lists.of_array(node, value)
+            if not isinstance(value.type, ListType):
+                self.refuse(node, f"`list` of {kind_of_type(type_)} is not compiled")
+            return owner.lists.copied(node, value)
+        if isinstance(type_, ArrayType):
+            if row.name == "asarray":
+                return replace(value, fresh=False)
+            return owner.wholes.copy(node, value)
+        if not isinstance(value.type, ListType):
+            self.refuse(node, f"an array of {kind_of_type(type_)} is not compiled")
+        return owner.lists.as_array(node, value)
+
+    def _log(self, node: ast.AST, row: LibraryFunction, args: list[Operand]) -> Operand:
+        if len(args) == 2:
+            top, bottom = (self._operator(node, row, [arg]) for arg in args)
+            return self._owner.apply_binary(node, ast.Div(), top, bottom)
+        self._counted(node, args, 1)
+        return self._operator(node, row, args)
+
+    def _extreme(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        """The least or the largest of some numbers, or of a list."""
+        if len(args) == 1 and isinstance(args[0].type, ListType):
+            return self._owner.lists.of_all(node, row.rule, args[0])
+        if len(args) < 2:
+            self.refuse(node, f"`{row.name}` is compiled for two or more numbers")
+        numbers = [self._number(node, row, arg) for arg in args]
+        where, op = self._owner.text.where(node), _EXTREMES[row.rule]
+        core = reduce(
+            lambda a, b: Prim(where, op, (a, b)), [each.core for each in numbers]
+        )
+        return Operand(core, INT if {n.type for n in numbers} == {INT} else FLOAT)
+
+    def _sum(self, node: ast.AST, row: LibraryFunction, args: list[Operand]) -> Operand:
+        owner, (value,) = self._owner, args
+        if isinstance(value.type, ListType):
+            return owner.lists.of_all(node, row.rule, value)
+        return owner.wholes.sum(node, value)
+
+    def _full(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
         """`np.zeros(n)`, `np.full(n, x)`, `np.zeros_like(a)`: full of one value."""
-        owner, number = self._owner, _FILLED[name.removesuffix("_like")]
-        value: Core = Const(owner.text.where(node), number)
+        owner, number = self._owner, _FILLED.get(row.name.removesuffix("_like"))
         if number is None:
             given = owner.as_number(node, args[1])
-            value = given.core
-            if given.type is INT and name == "full":
+            if given.type is INT and row.name == "full":
                 self.refuse(
                     node,
                     "`np.full` of an int makes an array of ints; write it as a "
                     "float, or `float(x)`",
                 )
-        make = owner.wholes.full if name.endswith("_like") else owner.arrays.new
+            value = given.core
+        else:
+            value = Const(owner.text.where(node), number)
+        make = owner.arrays.new if row.rule == "full" else owner.wholes.full
         return make(node, args[0], value)
 
-    def _builtin(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        owner, where = self._owner, self._owner.text.where(node)
-        match name:
-            case "len":
-                self._counted(node, args, 1)
-                return owner.arrays.length(node, args[0])
-            case "sum":
-                self._counted(node, args, 1)
-                return owner.wholes.sum(node, args[0])
-            case "range":
-                self.refuse(node, "`range` is compiled in the head of a `for` only")
-            case "pow":
-                self._counted(node, args, 2)
-                left, right = (owner.as_number(node, arg) for arg in args)
-                return owner.arithmetic.power(where, left, right)
-            case "int":
-                self._counted(node, args, 1)
-                number = owner.as_number(node, args[0])
-                if number.type is INT:
-                    return number
-                return Operand(owner.arithmetic.truncated(where, number.core), INT)
-        return self._of_numbers(node, name, args)
+    def _shaped(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        """`a.ravel()`, `a.flatten()`, `a.reshape(n, m)`."""
+        owner = self._owner
+        if not args or not isinstance(args[0].type, ArrayType):
+            self.refuse(node, f"`{row.name}` is of an array")
+        if row.rule == "reshape":
+            return owner.arrays.reshaped(node, args[0], args[1:])
+        made = owner.wholes.copy(node, self._flat(node, args[0]))
+        return replace(made, fresh=row.rule == "flatten")
 
-    def _of_numbers(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
-        """A function of numbers, by its row."""
-        owner, row = self._owner, NUMBER_FUNCTIONS.get(name)
-        if row is None:
-            self.refuse(node, f"`{name}` is not compiled")
-        as_number = owner.as_number if row.takes_bools else self._real
-        numbers = [as_number(node, arg) for arg in args]
-        if row.count is not None:
-            self._counted(node, args, row.count)
-        elif len(args) < 2:
-            self.refuse(node, f"`{name}` is compiled for two or more numbers")
-        cores = (each.core for each in numbers)
-        made = row.make(owner.arithmetic, owner.text.where(node), *cores)
-        return Operand(made, row.type_of({each.type for each in numbers}))
+    def _float(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        return replace(self._number(node, row, args[0]), type=FLOAT)
+
+    def _floor(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        arithmetic, where = self._owner.arithmetic, self._owner.text.where(node)
+        number = self._number(node, row, args[0]).core
+        return Operand(arithmetic.rounded_down(where, number), INT)
+
+    def _pow(self, node: ast.AST, row: LibraryFunction, args: list[Operand]) -> Operand:
+        left, right = (self._number(node, row, arg) for arg in args)
+        where = self._owner.text.where(node)
+        return self._owner.arithmetic.power(where, left, right)
+
+    def _range(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        self.refuse(node, "`range` is compiled in the head of a `for` only")
+
+
+_Rule = Callable[[LibraryCalls, ast.AST, LibraryFunction, list[Operand]], Operand]
+
+_LIBRARY_RULES: dict[str, _Rule] = {
+    "array": LibraryCalls._of_list,
+    "copy": lambda self, node, row, args: self._owner.wholes.copy(node, args[0]),
+    "dot": lambda self, node, row, args: self._owner.products.product(node, *args),
+    "flatten": LibraryCalls._shaped,
+    "float": LibraryCalls._float,
+    "rounded_down": LibraryCalls._floor,
+    "full": LibraryCalls._full,
+    "full_like": LibraryCalls._full,
+    "len": lambda self, node, row, args: self._owner.arrays.length(node, args[0]),
+    "list": LibraryCalls._of_list,
+    "log": LibraryCalls._log,
+    "max": LibraryCalls._extreme,
+    "min": LibraryCalls._extreme,
+    "pow": LibraryCalls._pow,
+    "power": lambda self, node, row, args: self._owner.apply_binary(
+        node, ast.Pow(), *args
+    ),
+    "range": LibraryCalls._range,
+    "ravel": LibraryCalls._shaped,
+    "reshape": LibraryCalls._shaped,
+    "sum": LibraryCalls._sum,
+}
+"""What is compiled by the translator itself."""
+
+_EXTREMES = {"max": MAXIMUM, "min": MINIMUM}

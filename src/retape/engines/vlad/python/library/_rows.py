@@ -198,39 +198,3 @@ def of_three_items(a: Any, b: Any, c: Any, function: Any) -> Any:
     for i in range(len(a)):
         result[i] = function(a[i], b[i], c[i])
     return result
-
-
-def clipped(x: Any, low: Any, high: Any) -> Any:
-    return np.minimum(np.maximum(x, low), high)
-
-
-def chosen(is_first: Any, x: Any, y: Any) -> Any:
-    return x if is_first else y
-
-
-def less(x: Any, y: Any) -> Any:
-    return 1.0 if x < y else 0.0
-
-
-def less_or_equal(x: Any, y: Any) -> Any:
-    return 1.0 if x <= y else 0.0
-
-
-def equal(x: Any, y: Any) -> Any:
-    return 1.0 if x == y else 0.0
-
-
-def different(x: Any, y: Any) -> Any:
-    return 1.0 if x != y else 0.0
-
-
-def both(x: Any, y: Any) -> Any:
-    return 1.0 if x and y else 0.0
-
-
-def either(x: Any, y: Any) -> Any:
-    return 1.0 if x or y else 0.0
-
-
-def opposite(x: Any) -> Any:
-    return 0.0 if x else 1.0

@@ -1,112 +1,260 @@
-"""Which functions of NumPy are compiled of arrays, and which of ours each of them is.
+"""Which functions of Python, `math` and NumPy are compiled, and what each of them is.
 
-A new function is one row here, and its text in a module beside.
+A new function is one row here, and its text in a module beside. What is no text and no
+operator is a rule of the translator's (`expressions/_library_calls`).
 """
 
+import builtins
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from retape.engines.vlad.python.library import _rows, _tables
+from retape.engines.vlad.operators._table import ATAN, IS_FINITE, OPERATORS
+from retape.engines.vlad.python.library import _numbers, _rows, _tables
 
-_OurText = Callable[..., Any]
+_Written = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayFunction:
-    """A function of NumPy.
+class LibraryFunction:
+    """A function that compiled functions may call.
 
     Attributes:
         texts: How it is written in the language, by what it is given: `1` and `2` for
-            arrays of so many dimensions, `n` for a number, `i` for an int.
-        by_item: What is done with an item of each, where a number is each item of an
-            array; of numbers alone it is done with them.
-        count: How many arguments it takes, if there are no texts.
+            arrays of so many dimensions, `i` for an int, `f` for a float, `n` for both.
+        operator: The operator of the core that it is.
+        rule: The rule of the translator that compiles it.
+        name: Its last name, for messages.
+        by_item: Whether it is of numbers and, item by item, of arrays; a number is then
+            each item of one.
+        raises: Whether its operator raises, as those of `math` do.
+        count: How many arguments it takes, where no text tells.
         makes: Along an `axis`: a number, or a row, of each row. Without one it is of
             all items, one row after another.
         is_method: Whether arrays have it, too.
         is_view: Whether what NumPy gives may be another name of its argument.
+        takes_ints: Whether an array of ints, or of bools, is one of its arguments.
+        takes_bools: Whether a bool is the int that it is.
+        is_of_arrays: Whether it is NumPy's, which makes an array of a list.
     """
 
-    texts: dict[str, _OurText] = field(default_factory=dict)
-    by_item: _OurText | None = None
+    texts: dict[str, _Written] = field(default_factory=dict)
+    operator: str = ""
+    rule: str = ""
+    name: str = ""
+    by_item: bool = False
+    raises: bool = False
     count: int | None = None
     makes: Literal["number", "row", "place"] | None = None
     is_method: bool = False
     is_view: bool = False
+    takes_ints: bool = False
+    takes_bools: bool = False
+    is_of_arrays: bool = False
+
+    @property
+    def takes_axis(self) -> bool:
+        return self.makes in ("number", "row")
+
+    def text_for(self, kinds: str) -> _Written | None:
+        """The text for arguments of these kinds, a letter for each."""
+        return next(
+            (t for takes, t in self.texts.items() if _are_taken(takes, kinds)), None
+        )
 
 
-def _reduced(
-    text: _OurText, makes: Literal["number", "row", "place"], *, is_method: bool = True
-) -> ArrayFunction:
-    return ArrayFunction({"1": text}, makes=makes, is_method=is_method)
+def _are_taken(takes: str, kinds: str) -> bool:
+    """Whether arguments are what a text takes: an int is a number."""
+    return len(takes) == len(kinds) and all(
+        given == wanted or (wanted == "n" and given in "if")
+        for wanted, given in zip(takes, kinds, strict=True)
+    )
 
 
-ARRAY_FUNCTIONS: dict[str, ArrayFunction] = {
+_ELEMENTARY = [name for name, row in OPERATORS.items() if row.is_elementary]
+_OF_NUMPY_ONLY = {"arcsin": "asin", "arccos": "acos", "absolute": "abs"}
+_OF_MATH_ONLY = {"erf", *_OF_NUMPY_ONLY.values()}
+
+
+def _scalar(
+    *, texts: dict[str, _Written] | None = None, **facts: Any
+) -> LibraryFunction:
+    return LibraryFunction(texts or {}, takes_bools=True, **facts)
+
+
+def _by_item(text: _Written, count: int, *, is_method: bool = False) -> LibraryFunction:
+    return LibraryFunction(
+        {"n" * count: text}, by_item=True, count=count, is_method=is_method
+    )
+
+
+def _reduced(text: _Written, makes: Any, **facts: Any) -> LibraryFunction:
+    return LibraryFunction({"1": text}, makes=makes, **{"is_method": True, **facts})
+
+
+_OF_PYTHON: dict[str, LibraryFunction] = {
+    "abs": _scalar(operator="abs", count=1),
+    "bool": _scalar(texts={"n": _numbers.is_true}),
+    "float": _scalar(rule="float", count=1),
+    "int": _scalar(texts={"i": _numbers.itself, "n": _numbers.truncated}),
+    "len": LibraryFunction(rule="len", count=1, takes_ints=True),
+    "list": LibraryFunction(rule="list", count=1, takes_ints=True),
+    "max": LibraryFunction(rule="max"),
+    "min": LibraryFunction(rule="min"),
+    "pow": _scalar(rule="pow", count=2),
+    "range": LibraryFunction(rule="range"),
+    "sum": LibraryFunction(rule="sum", count=1),
+}
+
+_OF_MATH: dict[str, LibraryFunction] = {
+    **{
+        name: _scalar(operator=name, raises=True, count=1)
+        for name in _ELEMENTARY
+        if hasattr(math, name)
+    },
+    "atan": _scalar(texts={"n": _numbers.angle}),
+    "atan2": _scalar(operator=ATAN, count=2),
+    "ceil": _scalar(texts={"n": _numbers.ceiling}),
+    "degrees": _scalar(texts={"n": _numbers.degrees}),
+    "fabs": _scalar(operator="abs", raises=True, count=1),
+    "floor": _scalar(rule="rounded_down", count=1),
+    "hypot": _scalar(texts={"nn": _numbers.hypotenuse}),
+    "isfinite": _scalar(operator=IS_FINITE, count=1),
+    "isnan": _scalar(texts={"n": _numbers.is_no_number}),
+    "log": _scalar(rule="log", operator="log", raises=True),
+    "pow": _scalar(texts={"nn": _numbers.to_the_power}),
+    "radians": _scalar(texts={"n": _numbers.radians}),
+    "trunc": _scalar(texts={"i": _numbers.itself, "n": _numbers.truncated}),
+}
+
+_OF_NUMPY: dict[str, LibraryFunction] = {
+    **{
+        name: LibraryFunction(operator=_OF_NUMPY_ONLY.get(name, name), count=1)
+        for name in (*_OF_NUMPY_ONLY, *_ELEMENTARY)
+        if name not in _OF_MATH_ONLY
+    },
     # made anew
-    **dict.fromkeys(("zeros", "ones", "empty"), ArrayFunction(count=1)),
-    **dict.fromkeys(("zeros_like", "ones_like", "empty_like"), ArrayFunction(count=1)),
-    **dict.fromkeys(("full", "full_like"), ArrayFunction(count=2)),
-    **dict.fromkeys(("array", "asarray"), ArrayFunction(count=1)),
-    "copy": ArrayFunction(count=1, is_method=True),
-    "eye": ArrayFunction({"i": _tables.unit_table}),
-    "identity": ArrayFunction({"i": _tables.unit_table}),
-    "linspace": ArrayFunction(
-        dict.fromkeys(("nni", "nii", "ini", "iii"), _rows.spaced)
+    **dict.fromkeys(("zeros", "ones", "empty"), LibraryFunction(rule="full", count=1)),
+    **dict.fromkeys(
+        ("zeros_like", "ones_like", "empty_like"),
+        LibraryFunction(rule="full_like", count=1),
     ),
-    "arange": ArrayFunction(
-        {
-            **dict.fromkeys(("i", "n"), _rows.counted),
-            **dict.fromkeys(("ii", "nn", "in", "ni"), _rows.counted_from),
-            **{a + b + c: _rows.counted_by for a in "in" for b in "in" for c in "in"},
-        }
+    "full": LibraryFunction(rule="full", count=2),
+    "full_like": LibraryFunction(rule="full_like", count=2),
+    **dict.fromkeys(
+        ("array", "asarray"), LibraryFunction(rule="array", count=1, takes_ints=True)
+    ),
+    "copy": LibraryFunction(rule="copy", count=1, is_method=True, takes_ints=True),
+    "eye": LibraryFunction({"i": _tables.unit_table}),
+    "identity": LibraryFunction({"i": _tables.unit_table}),
+    "linspace": LibraryFunction({"nni": _rows.spaced}),
+    "arange": LibraryFunction(
+        {"n": _rows.counted, "nn": _rows.counted_from, "nnn": _rows.counted_by}
     ),
     # of rows, or of all items
-    "sum": ArrayFunction(count=1, makes="number", is_method=True),
+    "sum": _reduced(_rows.sum_of_row, "number", rule="sum", count=1),
     "mean": _reduced(_rows.mean, "number"),
     "max": _reduced(_rows.largest, "number"),
     "min": _reduced(_rows.smallest, "number"),
     "prod": _reduced(_rows.product, "number"),
     "var": _reduced(_rows.variance, "number"),
     "std": _reduced(_rows.deviation, "number"),
-    "norm": _reduced(_rows.norm, "number", is_method=False),
+    "linalg.norm": _reduced(_rows.norm, "number", is_method=False),
     "cumsum": _reduced(_rows.sums, "row"),
     "cumprod": _reduced(_rows.products, "row"),
     "argmax": _reduced(_rows.place_of_largest, "place"),
     "argmin": _reduced(_rows.place_of_smallest, "place"),
     # item by item
-    "maximum": ArrayFunction(by_item=np.maximum, count=2),
-    "minimum": ArrayFunction(by_item=np.minimum, count=2),
-    "hypot": ArrayFunction(by_item=math.hypot, count=2),
-    "clip": ArrayFunction(by_item=_rows.clipped, count=3, is_method=True),
-    "where": ArrayFunction(by_item=_rows.chosen, count=3),
-    "power": ArrayFunction(count=2),
-    "arctan": ArrayFunction(count=1),
-    "arctan2": ArrayFunction(count=2),
+    "maximum": _by_item(_numbers.larger, 2),
+    "minimum": _by_item(_numbers.smaller, 2),
+    "hypot": _by_item(_numbers.hypotenuse, 2),
+    "arctan": _by_item(_numbers.angle, 1),
+    "arctan2": _by_item(_numbers.angle_of, 2),
+    "clip": _by_item(_numbers.clipped, 3, is_method=True),
+    "where": replace(_by_item(_numbers.chosen, 3), takes_ints=True),
+    "power": LibraryFunction(rule="power", count=2),
     # of other shapes
-    "ravel": ArrayFunction(count=1, is_method=True, is_view=True),
-    "flatten": ArrayFunction(count=1, is_method=True),
-    "reshape": ArrayFunction(is_method=True, is_view=True),
-    "diff": ArrayFunction({"1": _rows.differences}),
-    "append": ArrayFunction({"11": _rows.joined}),
-    "diagonal": ArrayFunction({"2": _tables.diagonal}, is_method=True, is_view=True),
-    "transpose": ArrayFunction({"2": _tables.transposed}, is_method=True, is_view=True),
+    "ravel": LibraryFunction(rule="ravel", count=1, is_method=True, is_view=True),
+    "reshape": LibraryFunction(rule="reshape", is_method=True, is_view=True),
+    "diff": LibraryFunction({"1": _rows.differences}),
+    "append": LibraryFunction({"11": _rows.joined}),
+    "diagonal": LibraryFunction({"2": _tables.diagonal}, is_method=True, is_view=True),
+    "transpose": LibraryFunction(
+        {"2": _tables.transposed}, is_method=True, is_view=True
+    ),
     # linear algebra
-    "dot": ArrayFunction(count=2, is_method=True),
-    "outer": ArrayFunction({"11": _rows.outer, "nn": _rows.outer_of_numbers}),
-    "trace": ArrayFunction({"2": _tables.trace}, is_method=True),
-    "solve": ArrayFunction({"21": _tables.solution, "22": _tables.solutions}),
-    "inv": ArrayFunction({"2": _tables.inverse}),
+    "dot": LibraryFunction(rule="dot", count=2, is_method=True),
+    "outer": LibraryFunction({"11": _rows.outer, "ff": _rows.outer_of_numbers}),
+    "trace": LibraryFunction({"2": _tables.trace}, is_method=True),
+    "linalg.solve": LibraryFunction({"21": _tables.solution, "22": _tables.solutions}),
+    "linalg.inv": LibraryFunction({"2": _tables.inverse}),
 }
-"""By their names."""
 
-WITH_AXIS = [n for n, row in ARRAY_FUNCTIONS.items() if row.makes in ("number", "row")]
-"""Those that take an `axis`."""
 
-METHODS = sorted(name for name, row in ARRAY_FUNCTIONS.items() if row.is_method)
+def _with_names(
+    functions: dict[str, LibraryFunction], *, arrays: bool
+) -> dict[str, LibraryFunction]:
+    """The rows, each with its last name; `np.array` takes lists as they are."""
+    return {
+        name: replace(
+            row,
+            name=name.rpartition(".")[2],
+            is_of_arrays=arrays and row.rule != "array",
+        )
+        for name, row in functions.items()
+    }
+
+
+_ARRAYS = _with_names(_OF_NUMPY, arrays=True)
+
+
+def _found() -> dict[Any, LibraryFunction]:
+    """The rows by the objects that Python has under their names."""
+    of_numpy = {**_ARRAYS, "amax": _ARRAYS["max"], "amin": _ARRAYS["min"]}
+    found: dict[Any, LibraryFunction] = {}
+    for module, rows in (
+        (builtins, _with_names(_OF_PYTHON, arrays=False)),
+        (math, _with_names(_OF_MATH, arrays=False)),
+        (np, of_numpy),
+    ):
+        for name, row in rows.items():
+            value: Any = module
+            for part in name.split("."):
+                value = getattr(value, part)
+            found[value] = row
+    return {**found, np.float64: found[float]}
+
+
+FUNCTIONS = _found()
+"""By what Python calls."""
+
+METHODS = {
+    **{row.name: row for row in _ARRAYS.values() if row.is_method},
+    "flatten": LibraryFunction(
+        rule="flatten", name="flatten", count=1, is_of_arrays=True
+    ),
+}
+"""Of arrays, by name."""
+
+VIEWS = frozenset(row.name for row in _ARRAYS.values() if row.is_view)
+"""What may give another name of an array, as a function or as a method."""
+
+
+def known_function(value: Any) -> LibraryFunction | None:
+    """The row of a function; `None` for one that is not compiled.
+
+    Examples:
+        >>> known_function(math.tan).operator, known_function(print)
+        ('tan', None)
+    """
+    try:
+        return FUNCTIONS.get(value)
+    except TypeError:  # not hashable
+        return None
+
 
 WRITES = frozenset(
     "set_part_of_one fill_part_of_one set_part fill_part with_room with_number "

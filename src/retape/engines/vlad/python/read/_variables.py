@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from retape.engines.vlad.python.library._table import ARRAY_FUNCTIONS
+from retape.engines.vlad.python.library._table import VIEWS
 from retape.engines.vlad.python.read._types import Type
 
 
@@ -46,9 +46,7 @@ def _base(node: ast.AST, env: Variables) -> ast.AST:
         match node:
             case ast.Subscript(value=inner) | ast.Attribute(value=inner):
                 node = inner
-            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if (
-                name in ARRAY_FUNCTIONS and ARRAY_FUNCTIONS[name].is_view
-            ):
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in VIEWS:
                 is_module = isinstance(inner, ast.Name) and inner.id not in env
                 node = node.args[0] if is_module and node.args else inner
             case _:

@@ -15,7 +15,6 @@ from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import (
-    ABS,
     ADD,
     AT_LEAST,
     AT_MOST,
@@ -30,12 +29,10 @@ from retape.engines.vlad.operators._table import (
     IS_NEGATIVE,
     IS_ZERO,
     LESS,
-    MAXIMUM,
     MULTIPLY,
     NEGATE,
     OPERATORS,
     REMAINDER,
-    SQRT,
     SUBTRACT,
 )
 from retape.engines.vlad.python.read._types import BOOL, FLOAT, INT, UNKNOWN, Type
@@ -223,75 +220,8 @@ class Arithmetic:
             )
         return Operand(Prim(where, NEGATE, (operand.core,)), operand.type)
 
-    def truncated(self, where: Where, core: Core) -> Core:
-        """`int(x)`: towards zero."""
-
-        def both(x: Core) -> Core:
-            below = Prim(where, NEGATE, (Prim(where, FLOOR, (self._minus(x),)),))
-            above = Prim(where, FLOOR, (x,))
-            return If(where, Prim(where, IS_NEGATIVE, (x,)), below, above)
-
-        return self._whole(where, self.named(where, (core,), both))
-
-    def _minus(self, core: Core) -> Core:
-        return Prim(core.where, NEGATE, (core,))
-
-    def ceiling(self, where: Where, core: Core) -> Core:
-        floor = Prim(where, FLOOR, (self._minus(core),))
-        return self._whole(where, Prim(where, NEGATE, (floor,)))
-
     def rounded_down(self, where: Where, core: Core) -> Core:
-        return self._whole(where, Prim(where, FLOOR, (core,)))
-
-    def _whole(self, where: Where, core: Core) -> Core:
-        return self.exact(where, self._one_zero(core, INT), INT)
-
-    def smaller_or_nan(self, where: Where, op: str, a: Core, b: Core) -> Core:
-        """`np.minimum` or `np.maximum`, which are no number if an operand is none."""
-        return self.named(
-            where,
-            (a, b),
-            lambda x, y: If(
-                where, Prim(where, EQUAL, (y, y)), Prim(where, op, (x, y)), y
-            ),
-        )
-
-    def hypotenuse(self, where: Where, a: Core, b: Core) -> Core:
-        """The length of a vector: the root of the sum of squares.
-
-        Where a square could overflow or vanish, both are divided by the larger one.
-        """
-
-        def root(x: Core, y: Core) -> Core:
-            return Prim(where, SQRT, (self._squares(where, x, y),))
-
-        def scaled(x: Core, y: Core, m: Core) -> Core:
-            parts = Prim(where, DIVIDE, (x, m)), Prim(where, DIVIDE, (y, m))
-            length = Prim(where, MULTIPLY, (m, self.named(where, parts, root)))
-            zero_or_nan = Prim(where, ADD, tuple(_absolute(each) for each in (x, y)))
-            safe = If(where, Prim(where, IS_ZERO, (m,)), zero_or_nan, length)
-            return If(where, Prim(where, IS_FINITE, (m,)), safe, m)
-
-        def chosen(x: Core, y: Core) -> Core:
-            # No number is not larger than zero; so an infinity is found beside one.
-            first = Prim(where, MAXIMUM, (Const(where, 0.0), _absolute(x)))
-            most = Prim(where, MAXIMUM, (first, _absolute(y)))
-            careful = self.named(where, (most,), lambda m: scaled(x, y, m))
-            tiny, huge = Const(where, 1e-290), Const(where, 1e300)
-
-            def checked(s: Core) -> Core:
-                plain = Prim(where, SQRT, (s,))
-                is_small = Prim(where, LESS, (s, huge))
-                upper = If(where, is_small, plain, careful)
-                return If(where, Prim(where, GREATER, (s, tiny)), upper, careful)
-
-            return self.named(where, (self._squares(where, x, y),), checked)
-
-        return self.named(where, (a, b), chosen)
-
-    def _squares(self, where: Where, x: Core, y: Core) -> Core:
-        squares = Prim(where, MULTIPLY, (x, x)), Prim(where, MULTIPLY, (y, y))
-        return Prim(where, ADD, squares)
+        return self.exact(where, self._one_zero(Prim(where, FLOOR, (core,)), INT), INT)
 
     def compare(self, where: Where, op: ast.cmpop, a: Core, b: Core) -> Core | None:
         """A comparison of two numbers; `None` for one that is not compiled."""
@@ -327,10 +257,6 @@ class Arithmetic:
         for name, arg in reversed(bound):
             result = self._build.let_var(where, name, arg, result)
         return result
-
-
-def _absolute(core: Core) -> Core:
-    return Prim(core.where, ABS, (core,))
 
 
 def literal(where: Where, value: float | bool | int) -> Operand:

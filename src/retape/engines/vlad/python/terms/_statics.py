@@ -6,7 +6,7 @@ from typing import Any
 
 from retape.engines.vlad.language._core import Const
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.python.read._library import known_function
+from retape.engines.vlad.python.library._table import known_function
 from retape.engines.vlad.python.read._records import (
     is_frozen,
     is_record_class,
