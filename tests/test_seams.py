@@ -34,11 +34,10 @@ SEAMS = {
     "retape.engines.vlad.compiler.ir._check": "the checker of the form",
     "retape.engines.vlad.compiler.ir._ir": "the form",
     "retape.engines.vlad.compiler.ir._pretty": "its text",
-    "retape.engines.vlad.evaluators._paper": "the paper's figures, as printed there",
+    "retape.engines.vlad.evaluators": "the interpreter, on which the paper's figures run",
     "retape.engines.vlad.operators": "the table of operators, and a row that is added",
     "retape.engines.vlad.language._program": "a program that was read",
-    "retape.engines.vlad.values._values": "values of the language",
-    "retape.engines.vlad.values._versioned_arrays": "arrays with versions",
+    "retape.engines.vlad.values": "values of the language, its reals and walks",
     # The pipeline of JAX: passes, forms, their printers; all by one module of tests,
     # `engines/jaxpr/support/seams.py`, whose functions a rebuilding keeps.
     "retape.engines.jaxpr._pipeline": "passes, one by one, and a lie in each",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from retape import logarithmic
-from retape.engines.vlad.evaluators import _paper
+from retape.engines.vlad.evaluators._machine import Done
+from tests.engines.vlad.support import paper as the_paper
 from tests.engines.vlad.support.seams import engine_of
 
 PROGRAM = """
@@ -19,7 +20,7 @@ PROGRAM = """
 
 def _setup() -> tuple[Any, Any]:
     engine = engine_of("interpreter", PROGRAM, None)
-    return _paper.Paper(engine.evaluator, 1), engine.linker.function("f")
+    return the_paper.Paper(engine.evaluator, 1), engine.linker.function("f")
 
 
 def _driven() -> tuple[float, float]:
@@ -32,18 +33,20 @@ def test_a_resumed_interruption_gives_the_value() -> None:
     whole = paper.evaluator.apply(f, 0.7)
     for steps in (1, 2, 17, whole.steps - 1):
         capsule = paper.interrupt(f, 0.7, steps)
-        rest = paper.evaluator.resume(capsule)
+        rest = paper.apply(the_paper.R, capsule)
+        assert isinstance(rest, Done)
         assert (rest.value, rest.steps) == (whole.value, whole.steps - steps)
 
 
 def test_a_capsule_can_be_made_to_interrupt_again() -> None:
     paper, f = _setup()
-    inner = _paper.interrupting(_paper.interrupting(f, 200), 100)
-    first = paper.evaluator.apply(inner, 0.7)
+    inner = the_paper.Interrupting(the_paper.Interrupting(f, 200), 100)
+    first = paper.apply(inner, 0.7)
     assert not hasattr(first, "value")
-    second = paper.evaluator.apply(_paper.R, first)
+    second = paper.apply(the_paper.R, first)
     assert not hasattr(second, "value")
-    rest = paper.evaluator.apply(_paper.R, second)
+    rest = paper.apply(the_paper.R, second)
+    assert isinstance(rest, Done)
     whole = paper.evaluator.apply(f, 0.7)
     assert rest.value == whole.value
 
@@ -71,5 +74,7 @@ def test_a_wrong_cotangent_is_noticed() -> None:
 
 
 def test_the_split_lies_inside_the_interval() -> None:
-    assert _paper.mid(3, 2, 0, 10) == 4
-    assert all(0 < _paper.mid(d, t, 0, 2) < 2 for d in range(1, 5) for t in range(1, 5))
+    assert the_paper.mid(3, 2, 0, 10) == 4
+    assert all(
+        0 < the_paper.mid(d, t, 0, 2) < 2 for d in range(1, 5) for t in range(1, 5)
+    )

@@ -1,4 +1,4 @@
-"""The CPS evaluator: Figs. 14 (5a-i), 15 (5l, 5m), 17 (6p, 6q) and 19 (6r).
+"""The CPS evaluator: Figs. 14 (5a-i), 15 (5l, 5m) and 19 (6r).
 
 The evaluator's registers are an expression `e`, its environment, a continuation `k`,
 the step count `n` and the step limit. A continuation is a linked list of frames, each a
@@ -11,17 +11,14 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from retape.engines.vlad.evaluators._code import Instr
-from retape.engines.vlad.evaluators._host_closure import interrupted
 from retape.engines.vlad.evaluators._link import (
     APP,
     BINARY,
     CONST,
     IF,
-    INTERRUPT,
     LETREC,
     MAKE,
     NULLARY,
-    RESUME,
     SIBLING,
     UNARY,
     VAR,
@@ -34,7 +31,6 @@ from retape.engines.vlad.evaluators._run_errors import (
     run_error,
 )
 from retape.engines.vlad.language._diagnostics import RunError, Where
-from retape.engines.vlad.values._dual_and_taped import strip
 from retape.engines.vlad.values._match import Environment
 from retape.engines.vlad.values._primitives import World
 from retape.engines.vlad.values._values import Closure, Mismatch, Value, show_atom
@@ -43,7 +39,7 @@ NO_LIMIT = -1
 """The limit that no count reaches: the paper's infinity."""
 
 (K_ARG, K_CALL, K_LEFT, K_RIGHT, K_IF, K_UNARY, K_FIRST, K_SECOND, K_THIRD) = range(9)
-K_RESUME, K_HALT = 9, 10
+K_HALT = 9
 
 Frames = Any
 """A continuation: `(kind, code, data, next)`, and so on to `HALT`."""
@@ -144,8 +140,8 @@ class Interpreter:
                     continue
                 elif op == NULLARY:
                     v = e.fn()
-                else:  # (5l), (5m), (6p), (6q), (6r)
-                    k = (K_RESUME if op == RESUME else K_FIRST, e, env, k)
+                else:  # (5l), (5m), (6r)
+                    k = (K_FIRST, e, env, k)
                     e = e.a
                     continue
                 while True:
@@ -192,38 +188,13 @@ class Interpreter:
                         k = (K_THIRD, e, (first, v), k)
                         e = e.c
                         break
-                    elif kind == K_THIRD and e.op != INTERRUPT:
+                    else:
+                        assert kind == K_THIRD
                         v = e.fn(data[0], data[1], v)
-                    elif kind == K_THIRD:
-                        step = self._interrupt(data[0], data[1], v, limit, k)
-                        if isinstance(step, Capsule):
-                            return step
-                        e, env = step
-                        n, limit = 0, int(strip("interrupt", v))
-                        break
-                    else:  # (6q)
-                        assert isinstance(v, Capsule)
-                        if v.code is None:
-                            e, env = self._enter(v.env[1], v.env[0], k)
-                        else:
-                            e, env, k = v.code, v.env, v.k
-                        n = 0
-                        break
         except Mismatch as error:
             if kind == K_CALL and type(data) is Closure:
                 error = Mismatch(entering(data, error))
             raise Failed(str(error), e.where, k) from None
-
-    def _interrupt(
-        self, f: Value, x: Value, steps: Value, limit: int, k: Frames
-    ) -> Capsule | tuple[Instr, Environment]:
-        """(6p): set the limit, or wrap what the limit in force interrupts."""
-        if limit == NO_LIMIT:
-            return self._enter(f, x, k)
-        code, env = self._enter(f, x, k)
-        capsule = self._run(code, env, k, 0, limit)
-        assert isinstance(capsule, Capsule), "the outer limit is the smaller one"
-        return interrupted(capsule, strip("interrupt", steps) - limit)
 
 
 def waiting_frames(k: Frames) -> Iterator[Where]:

@@ -22,7 +22,6 @@ from retape.engines.vlad.language._core import (
 )
 
 VAR, CONST, APP, BINARY, IF, MAKE, UNARY, SIBLING, LETREC, TERNARY, NULLARY = range(11)
-INTERRUPT, RESUME = 11, 12
 
 
 class Linker(Translator):
@@ -60,6 +59,5 @@ class Linker(Translator):
     def _prim(self, core: Prim, layout: Layout) -> Instr:
         parts = [self._piece(arg, layout) for arg in core.args]
         op = (NULLARY, UNARY, BINARY, TERNARY)[len(parts)]
-        op = {"interrupt": INTERRUPT, "resume": RESUME}.get(core.op, op)
         named = dict(zip("abc", parts, strict=False))
         return Instr(op, core.where, fn=self._operator(core.op), value=core.op, **named)

@@ -1,8 +1,7 @@
 """The core language: the paper's equations (1), (4), (8) and (16) as records.
 
     e ::= c | x | (lambda (p) e) | (e e) | (if e e e) | (op e) | (op e e)
-        | (j* e e e) | (*j e e e) | (checkpoint-*j e e e)
-        | (interrupt e e e) | (resume e) | letrec
+        | (j* e e e) | (*j e e e) | (checkpoint-*j e e e) | letrec
 
 Every name that a lambda or a letrec binds is unique in the program (`x.7`), and every
 lambda knows its free variables, so that no later pass has to think about scope.

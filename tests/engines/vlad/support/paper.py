@@ -1,21 +1,40 @@
 """The paper's own formulation: Figs. 16, 17, 18, 26 and 27, on the interpreter.
 
 Here divide and conquer is what the paper writes down: reverse mode applied to target
-functions that interrupt and resume. `(I f l)` is a closure that runs f for l steps and
-returns a capsule; `R` is one that resumes a capsule; both can be interrupted again, and
-a capsule is a value with a cotangent. The library's driver does the same with actions
-over a `Machine`, without wrapping; a test holds the two to the same gradients.
+functions that interrupt and resume. `(I f l)` runs f for l steps and gives a capsule;
+`R` resumes a capsule; both can be interrupted again, and a capsule is a value with a
+cotangent. The library's driver does the same with actions over a `Machine`, without
+wrapping.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from retape.engines.vlad.evaluators._cps_interpreter import Interpreter
-from retape.engines.vlad.evaluators._host_closure import R, interrupting
 from retape.engines.vlad.evaluators._machine import Capsule, Done, seed_value
 from retape.engines.vlad.values._dual_and_taped import Real, Tape, Taped, add
 from retape.engines.vlad.values._traversal import copy_graph
 from retape.engines.vlad.values._values import Value
+
+R = object()
+"""(6o): what resumes a capsule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupting:
+    """(6n): I f l, which runs f for l steps."""
+
+    function: Value
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A capsule; with `rests`, (14): one that interrupts after so many more steps."""
+
+    capsule: Capsule
+    rests: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +44,34 @@ class Paper:
     evaluator: Interpreter
     level: int
 
+    def apply(self, f: Value, x: Value) -> "Done | Interrupted":
+        """(6p), (6q): the shortest limit interrupts, and the others stay in force."""
+        limits: list[int] = []
+        while isinstance(f, Interrupting):
+            limits.append(f.steps)
+            f = f.function
+        run = partial(self.evaluator.apply, f, x)
+        if f is R:
+            limits += x.rests
+            run = partial(self.evaluator.resume, x.capsule)
+        if not limits:
+            return run()
+        steps, *rests = sorted(limits)
+        outcome = run(steps)
+        if isinstance(outcome, Done):  # the end comes first
+            return outcome
+        return Interrupted(outcome, tuple(each - steps for each in rests))
+
     def primops(self, f: Value, x: Value) -> int:
         """(7a)."""
-        done = self.evaluator.apply(f, x)
+        done = self.apply(f, x)
         assert isinstance(done, Done), "there is no limit"
         return done.steps
 
-    def interrupt(self, f: Value, x: Value, steps: int) -> Capsule:
+    def interrupt(self, f: Value, x: Value, steps: int) -> "Interrupted":
         """(7b)."""
-        capsule = self.evaluator.apply(f, x, steps)
-        assert isinstance(capsule, Capsule), "an interruption comes before the end"
+        capsule = self.apply(Interrupting(f, steps), x)
+        assert isinstance(capsule, Interrupted), "an interruption comes before the end"
         return capsule
 
     def reverse(self, f: Value, x: Value, cotangent: Any) -> tuple[Value, Any]:
@@ -45,7 +82,7 @@ class Paper:
         tape = Tape(self.level)
         lifted = _with(x, copy_graph(_roots(x), tape.input))
         inputs = list(tape.nodes)
-        outcome = self.evaluator.apply(f, lifted)
+        outcome = self.apply(f, lifted)
         if isinstance(outcome, Done):
             value = seed_value("checkpoint-*j", tape, outcome.value, cotangent)
         else:
@@ -53,11 +90,11 @@ class Paper:
             self._seed(outcome, cotangent)
         tape.sweep()
         adjoints = iter([node.adjoint for node in inputs])
-        if isinstance(x, Capsule):
+        if isinstance(x, Interrupted):
             return value, list(adjoints)
         return value, copy_graph((x,), lambda _: next(adjoints))[0]
 
-    def _seed(self, capsule: Capsule, cotangent: list[Real]) -> None:
+    def _seed(self, capsule: Interrupted, cotangent: list[Real]) -> None:
         given = iter(cotangent)
 
         def seed(leaf: Value) -> Value:
@@ -79,7 +116,7 @@ class Paper:
         half = steps // 2
         z = self.interrupt(f, x, half)  # step (2)
         y, z_ = self.bisection(R, z, y_, alpha, steps - half)  # step (3)
-        _, x_ = self.bisection(interrupting(f, half), x, z_, alpha, half)  # step (4)
+        _, x_ = self.bisection(Interrupting(f, half), x, z_, alpha, half)  # step (4)
         return y, x_
 
     # Fig. 27
@@ -94,7 +131,7 @@ class Paper:
         kappa = mid(delta, tau, 0, phi)
         z = self.interrupt(f, x, kappa)
         y, z_ = self.binary(R, z, y_, alpha, (delta - 1, tau), phi - kappa)
-        inner = interrupting(f, kappa)
+        inner = Interrupting(f, kappa)
         _, x_ = self.binary(inner, x, z_, alpha, (delta, tau - 1), kappa)
         return y, x_
 
@@ -135,7 +172,7 @@ class Paper:
             y, y_ = self.treeverse(f, x, y_, alpha, (delta, tau), part)
             values.append(y)
             phi, tau = kappa, tau - 1
-        y, x_ = self.reverse(interrupting(f, phi - sigma), x, y_)
+        y, x_ = self.reverse(Interrupting(f, phi - sigma), x, y_)
         return [*values, y][0], x_
 
 
@@ -146,10 +183,11 @@ def mid(delta: int, tau: int, sigma: int, phi: int) -> int:
 
 
 def _roots(x: Value) -> tuple[Value, ...]:
-    return (x.env, x.k) if isinstance(x, Capsule) else (x,)
+    return (x.capsule.env, x.capsule.k) if isinstance(x, Interrupted) else (x,)
 
 
 def _with(x: Value, roots: tuple[Value, ...]) -> Value:
-    if isinstance(x, Capsule):
-        return Capsule(x.code, roots[0], roots[1], x.mark)
+    if isinstance(x, Interrupted):
+        env, k = roots
+        return Interrupted(Capsule(x.capsule.code, env, k, x.capsule.mark), x.rests)
     return roots[0]
