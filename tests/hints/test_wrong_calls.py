@@ -231,7 +231,7 @@ PYTHONS = {
     "'path'": "retape.DiskStore()",
     "'disk'": "retape.TieredStore(retape.MemoryStore())",
     "'steps'": "retape.check_adjoint(P, X)",
-    "takes 1 arguments, not 2": "native.grad(lambda x: x * x)(1.0, 2.0)",
+    "too many positional arguments": "native.grad(lambda x: x * x)(1.0, 2.0)",
 }
 """By the words that name the argument: Python counts arguments as well as we could."""
 

@@ -124,13 +124,17 @@ def test_what_it_takes_by_name_or_does_not_take(calls: int) -> None:
     assert made(2.0, up=False, n=4) == mixed(2.0, 4, False)
     assert made(*(2.0, 3), **{"up": True}) == 8.0
     assert made(numpy.float64(2.0), numpy.int32(4), False) == mixed(2.0, 4, False)
-    with pytest.raises(TypeError, match=r"mixed\(\) misses its argument 'x'"):
+    with pytest.raises(TypeError, match=r"mixed\(\): missing a required argument: 'x'"):
         made()
-    with pytest.raises(TypeError, match=r"mixed\(\) misses its argument 'up'"):
+    with pytest.raises(
+        TypeError, match=r"mixed\(\): missing a required argument: 'up'"
+    ):
         made(1.0, 2)
-    with pytest.raises(TypeError, match=r"mixed\(\) takes 3 arguments, not 4"):
+    with pytest.raises(TypeError, match=r"mixed\(\): too many positional arguments"):
         made(1.0, 2, True, 4)
-    with pytest.raises(TypeError, match=r"mixed\(\) cannot be given 'other' here"):
+    with pytest.raises(
+        TypeError, match=r"mixed\(\): got an unexpected keyword argument 'other'"
+    ):
         made(1.0, 2, True, other=3)
 
 

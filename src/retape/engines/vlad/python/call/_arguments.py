@@ -1,6 +1,6 @@
 """Arguments of a call: by position, by name, by default; and the function in it."""
 
-from inspect import CO_VARARGS, CO_VARKEYWORDS
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Signature
 from types import FunctionType as PythonFunction
 from typing import Any
 
@@ -53,21 +53,10 @@ def bound(
         return args  # refused where it is compiled, with its line
     if not keywords and len(args) == code.co_argcount:
         return args
-    names = code.co_varnames[: code.co_argcount]
-    defaults = function.__defaults__ or ()
-    if len(args) > len(names):
-        raise TypeError(
-            f"{function.__name__}() takes {len(names)} arguments, not {len(args)}"
-        )
-    given = dict(zip(names, args, strict=False))
-    for name, value in keywords.items():
-        if name not in names or name in given:
-            raise TypeError(f"{function.__name__}() cannot be given {name!r} here")
-        given[name] = value
-    first = len(names) - len(defaults)
-    for index, name in enumerate(names):
-        if name not in given:
-            if index < first:
-                raise TypeError(f"{function.__name__}() misses its argument {name!r}")
-            given[name] = defaults[index - first]
-    return tuple(given[name] for name in names)
+    parameters = Signature.from_callable(function, follow_wrapped=False)
+    try:
+        given = parameters.bind(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{function.__name__}(): {error}") from None
+    given.apply_defaults()
+    return given.args

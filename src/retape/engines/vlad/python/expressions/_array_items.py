@@ -80,27 +80,25 @@ class ArrayItems(Terms):
             item = owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (item,)))
         return Operand(item, type_.item)
 
-    def with_item_of_list(
-        self, node: ast.Subscript, xs: Operand, value: Operand, env: "Variables"
-    ) -> Operand:
-        """The list of a subscript, with another item there."""
-        at = self._owner.parts.index(node.slice, env)
-        natural = self._is_natural(node.slice, env)
-        return self._owner.lists.with_item(node, xs, at, value, natural)
-
     def with_item(
-        self, node: ast.Subscript, array: Core, value: Core, env: "Variables"
-    ) -> Core:
-        """The array of a subscript, with another value there."""
-        where = self._owner.text.where(node)
-        type_ = self._owner.expr(node.value, env).type
-        assert isinstance(type_, ArrayType)
+        self, node: ast.Subscript, old: Operand, value: Operand, env: "Variables"
+    ) -> Operand:
+        """The array, list or dict of a subscript, with another value there."""
+        owner, where, type_ = self._owner, self._owner.text.where(node), old.type
+        if isinstance(type_, ListType):
+            at = owner.parts.index(node.slice, env)
+            natural = self._is_natural(node.slice, env)
+            return owner.lists.with_item(node, old, at, value, natural)
+        if not isinstance(type_, ArrayType):
+            return owner.records.with_key(node, old, value)
+        if is_part(node, type_):
+            return Operand(owner.parts.with_part(node, old, value, env), type_)
         indices = self._indices(node, type_.rank, env)
 
         def write(vector: Core, at: Core) -> Core:
-            return Prim(where, VECTOR_SET, (vector, at, value))
+            return Prim(where, VECTOR_SET, (vector, at, value.core))
 
-        return self._at(where, array, indices, write, rebuild=True)
+        return Operand(self._at(where, old.core, indices, write, rebuild=True), type_)
 
     def _indices(
         self, node: ast.Subscript, rank: int, env: "Variables"

@@ -55,7 +55,6 @@ from retape.engines.vlad.python.read._types import (
 from retape.engines.vlad.python.read._variables import share
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
 from retape.engines.vlad.python.terms._array_terms import (
-    if_alike,
     in_range,
     length_of,
     opened,
@@ -157,10 +156,7 @@ class Lists(Terms):
 
         def changed(shape: Core, count: Core, width: Core, data: Core) -> Core:
             def set_at(place: Core) -> Core:
-                if item == _ROW:
-                    made = self._set_array(node, data, place, width, value)
-                else:
-                    made = self._set_numbers(node, data, place, value, grows=False)
+                made = self._placed(node, (count, width, data), place, value)
                 return Prim(where, CONS, (shape, made))
 
             return self._in_range(where, at.core, natural, count, set_at)
@@ -174,12 +170,9 @@ class Lists(Terms):
             return Operand(xs.core, ListType(item))
 
         def changed(shape: Core, count: Core, width: Core, data: Core) -> Core:
-            if item == _ROW:
-                return self._with_array(node, count, width, data, value)
-            made = self._set_numbers(node, data, count, value, grows=True)
             more = Prim(where, ADD, (count, Const(where, 1.0)))
-            wide = Const(where, float(len(_leaves(item))))
-            return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
+            kept = count, width, data
+            return self._placed(node, kept, count, value, grown_to=more)
 
         return Operand(opened(self._build, where, xs.core, changed), ListType(item))
 
@@ -342,67 +335,71 @@ class Lists(Terms):
             return number
         return self._owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (number,)))
 
-    def _set_numbers(
-        self, node: ast.AST, data: Core, place: Core, value: Operand, *, grows: bool
+    def _placed(
+        self,
+        node: ast.AST,
+        kept: tuple[Core, Core, Core],
+        place: Core,
+        value: Operand,
+        *,
+        grown_to: Core | None = None,
     ) -> Core:
-        """The numbers of an item at its place in a row."""
-        owner, where = self._owner, self._owner.text.where(node)
+        """The row of a list with an item at a place; of one that grows, the list."""
+        owner, where, (count, width, data) = (
+            self._owner,
+            self._owner.text.where(node),
+            kept,
+        )
+
+        def with_room(first: Core, wide: Core) -> Core:
+            if grown_to is None:
+                return data
+            sizes = [Operand(first, INT), Operand(wide, INT)]
+            given = [Operand(data, _ROW), *sizes]
+            return owner.written(node, _lists.with_room, given).core
+
+        def filled(wide: Core, put: Callable[[Core, Core], Core]) -> Core:
+            is_one = isinstance(wide, Const) and wide.value == 1.0
+            first = place if is_one else Prim(where, MULTIPLY, (place, wide))
+            made = owner.arithmetic.named(
+                where, (first,), lambda start: put(with_room(start, wide), start)
+            )
+            if grown_to is None:
+                return made
+            shape = Prim(where, CONS, (grown_to, wide))
+            return Prim(where, CONS, (shape, made))
+
+        def of_array(values: Core) -> Core:
+            row = Operand(values, _ROW)
+            sizes = [Operand(count, INT), Operand(width, INT), row]
+            wide = owner.written(node, _lists.width_with, sizes).core
+
+            def put(data: Core, start: Core, width: Core) -> Core:
+                given = [*_stretch(data, start, width), row]
+                return owner.written(node, _parts.set_part_of_one, given).core
+
+            return owner.arithmetic.named(
+                where, (wide,), lambda w: filled(w, lambda d, start: put(d, start, w))
+            )
+
+        if value.type == _ROW:
+            return owner.arithmetic.named(where, (value.core,), of_array)
         leaves = _leaves(value.type)
-        width = Const(where, float(len(leaves)))
-        first = place if len(leaves) == 1 else Prim(where, MULTIPLY, (place, width))
         names = [self._build.fresh("item") for _ in leaves]
 
-        def filled(start: Core) -> Core:
-            made = data
+        def put(data: Core, start: Core) -> Core:
             for at, (name, type_) in enumerate(zip(names, leaves, strict=True)):
                 item = Operand(Var(where, name), type_)
                 number = owner.arithmetic.number(where, item).core
-                end = Prim(where, ADD, (start, Const(where, float(at))))
-                at_end = end if at else start
-                if grows:
-                    given = [Operand(made, _ROW), Operand(at_end, INT)]
-                    given.append(Operand(number, FLOAT))
-                    made = owner.written(node, _lists.with_number, given).core
-                else:
-                    made = Prim(where, VECTOR_SET, (made, at_end, number))
-            return made
+                end = (
+                    Prim(where, ADD, (start, Const(where, float(at)))) if at else start
+                )
+                data = Prim(where, VECTOR_SET, (data, end, number))
+            return data
 
-        inside = owner.arithmetic.named(where, (first,), filled)
+        inside = filled(Const(where, float(len(leaves))), put)
         pattern = _pattern(value.type, iter(names))
         return self._build.let(where, pattern, value.core, inside)
-
-    def _set_array(
-        self, node: ast.AST, data: Core, place: Core, width: Core, value: Operand
-    ) -> Core:
-        owner, where = self._owner, self._owner.text.where(node)
-        given = _stretch(data, Prim(where, MULTIPLY, (place, width)), width)
-
-        def changed(values: Core) -> Core:
-            row = Operand(values, _ROW)
-            made = owner.written(node, _parts.set_part_of_one, [*given, row]).core
-            return if_alike(where, [length_of(where, values), width], made)
-
-        return owner.arithmetic.named(where, (value.core,), changed)
-
-    def _with_array(
-        self, node: ast.AST, count: Core, width: Core, data: Core, value: Operand
-    ) -> Core:
-        owner, where = self._owner, self._owner.text.where(node)
-
-        def added(values: Core) -> Core:
-            row = Operand(values, _ROW)
-            sizes = [Operand(count, INT), Operand(width, INT)]
-            wide = owner.written(node, _lists.width_with, [*sizes, row]).core
-            return owner.arithmetic.named(where, (wide,), lambda w: grown(w, row))
-
-        def grown(wide: Core, row: Operand) -> Core:
-            used = Operand(Prim(where, MULTIPLY, (count, wide)), INT)
-            given = [Operand(data, _ROW), used, row]
-            made = owner.written(node, _lists.with_array, given).core
-            more = Prim(where, ADD, (count, Const(where, 1.0)))
-            return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
-
-        return owner.arithmetic.named(where, (value.core,), added)
 
 
 def _stretch(data: Core, first: Core, count: Core) -> list[Operand]:

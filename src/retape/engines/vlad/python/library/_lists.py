@@ -15,19 +15,6 @@ def with_room(a: Any, used: Any, more: Any) -> Any:
     return longer
 
 
-def with_number(a: Any, used: Any, value: Any) -> Any:
-    a = with_room(a, used, 1)
-    a[used] = value
-    return a
-
-
-def with_array(a: Any, used: Any, values: Any) -> Any:
-    a = with_room(a, used, len(values))
-    for i in range(len(values)):
-        a[used + i] = values[i]
-    return a
-
-
 def width_with(count: Any, width: Any, values: Any) -> Any:
     """How many numbers an item has, if these are one."""
     if count > 0:

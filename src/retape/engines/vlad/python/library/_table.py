@@ -257,7 +257,6 @@ def known_function(value: Any) -> LibraryFunction | None:
 
 
 WRITES = frozenset(
-    "set_part_of_one fill_part_of_one set_part fill_part with_room with_number "
-    "with_array".split()
+    "set_part_of_one fill_part_of_one set_part fill_part with_room".split()
 )
 """Functions that are given their first argument for good, and write to it in place."""

@@ -8,7 +8,7 @@ name, under which Python would see the change, is refused.
 """
 
 import ast
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Pattern, PVar, Var
@@ -35,6 +35,10 @@ from retape.engines.vlad.python.terms._core_builder import nested_pattern
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.statements._body import Body
+
+
+_Then = Callable[[Variables, Operand], Emit]
+"""What follows a change, given the variables and the value that was put in."""
 
 
 class Assignments:
@@ -165,78 +169,31 @@ class Assignments:
         )
 
     def _set_item(
-        self,
-        target: ast.Subscript,
-        operand: Operand,
-        env: Variables,
-        go: After,
+        self, target: ast.Subscript, operand: Operand, env: Variables, go: After
     ) -> Emit:
-        """`a[i] = x`: the next version of an array that has no other name."""
-        where = self._owner.text.where(target)
+        """`a[i] = x`, of an array, a list or a dict."""
+        owner = self._owner
         if not isinstance(target.value, ast.Name) or target.value.id not in env:
             self.refuse(target, "an item is assigned to an array that is a variable")
         name = target.value.id
-        variable = env[name]
-        if not is_changeable(variable.type):
-            if variable.type is UNKNOWN:
-                return go(env)
-            self.refuse(
-                target, f"{kind_of_type(variable.type)} has no items to be assigned"
-            )
-        self._owner.refuse_ints(target, variable.type)
-        self._check_owned(target, name, variable)
-        if not isinstance(variable.type, ArrayType):
-            return self._set_part(target, operand, env, go)
-        fresh = self._owner.build.fresh(name)
-        held = self._owner.build.fresh("value")
-        array = Operand(Var(where, variable.name), variable.type)
-        if is_part(target, variable.type):
-            self._owner.refuse_ints(target, operand.type)
-            value, given = operand.core, Operand(Var(where, held), operand.type)
-            changed = self._owner.parts.with_part(target, array, given, env)
-        else:
-            value = self._owner.as_number(target, operand).core
-            changed = self._owner.items.with_item(
-                target, array.core, Var(where, held), env
-            )
-        inner = go({**env, name: Variable(fresh, variable.type, True)})
-        return lambda: self._owner.build.let_var(
-            where,
-            held,
-            value,
-            self._owner.build.let_var(where, fresh, changed, inner()),
-        )
+        type_ = env[name].type
+        if type_ is UNKNOWN:
+            return go(env)
+        if not is_changeable(type_):
+            self.refuse(target, f"{kind_of_type(type_)} has no items to be assigned")
+        owner.refuse_ints(target, type_)
+        is_array = isinstance(type_, ArrayType)
+        if isinstance(type_, ArrayType) and is_part(target, type_):
+            owner.refuse_ints(target, operand.type)
+        elif is_array:
+            operand = owner.as_number(target, operand)
 
-    def _check_owned(self, target: ast.AST, name: str, variable: Variable) -> None:
-        if variable.owned:
-            return
-        kind = kind_of_type(variable.type).split()[1].strip("`")
-        self.refuse(
-            target,
-            f"the {kind} `{name}` may have another name, as the caller's, which "
-            f"would see the change; write `{name} = {name}.copy()` before it",
-        )
+        def make(old: Operand, value: Operand) -> Operand:
+            return owner.items.with_item(target, old, value, env)
 
-    def _set_part(
-        self, target: ast.Subscript, operand: Operand, env: Variables, go: After
-    ) -> Emit:
-        """`xs[i] = x` of a list, `d["x"] = a` of a dict."""
-        owner, where = self._owner, self._owner.text.where(target)
-        assert isinstance(target.value, ast.Name)
-        name, held = target.value.id, owner.build.fresh("value")
-        variable = env[name]
-        old = Operand(Var(where, variable.name), variable.type)
-        new = Operand(Var(where, held), operand.type)
-        if isinstance(variable.type, ListType):
-            made = owner.items.with_item_of_list(target, old, new, env)
-        else:
-            made = owner.records.with_key(target, old, new)
-        fresh = owner.build.fresh(name)
-        env = {**env, name: Variable(fresh, made.type, not holds_arrays(new.type))}
-        let, inner = owner.build.let_var, go(env)
-        return lambda: let(
-            where, held, operand.core, let(where, fresh, made.core, inner())
-        )
+        owned = is_array or not holds_arrays(operand.type)
+        then: _Then = lambda inner, _: go(inner)  # noqa: E731
+        return self._changed(target, name, operand, make, env, then, owned=owned)
 
     def of_list(
         self,
@@ -250,29 +207,64 @@ class Assignments:
         owner, where = self._owner, self._owner.text.where(node)
         assert isinstance(call.func, ast.Attribute)
         assert isinstance(call.func.value, ast.Name)
-        name, let = call.func.value.id, owner.build.let_var
+        name, lists = call.func.value.id, owner.lists
         self._check_owned(call, name, env[name])
         is_pop = call.func.attr == "pop"
         if len(call.args) != 1 - is_pop or call.keywords or len(targets) > is_pop:
             self.refuse(call, "write `xs.append(x)`, and `x = xs.pop()`")
-        value = None if is_pop else owner.lists.item_of(call.args[0], env)
-        xs, last = Var(where, env[name].name), owner.build.fresh("last")
-        old = Operand(xs, env[name].type)
-        if value is not None:
-            held = Operand(Var(where, last), value.type)
-            made, taken = owner.lists.appended(call, old, held), value
+
+        def make(old: Operand, value: Operand) -> Operand:
+            if is_pop:
+                return lists.without_last(call, old)
+            return lists.appended(call, old, value)
+
+        def then(inner: Variables, value: Operand) -> Emit:
+            if not targets:
+                return go(inner)
+            return self.bind(targets[0], node, value, (False,), inner, go)
+
+        if is_pop:
+            old = Operand(Var(where, env[name].name), env[name].type)
+            value = lists.item(call, old, Const(where, -1.0), natural=False)
         else:
-            taken = owner.lists.item(call, old, Const(where, -1.0), natural=False)
-            made = owner.lists.without_last(call, old)
-        fresh = owner.build.fresh(name)
-        inner_env = {**env, name: Variable(fresh, made.type, owned=True)}
-        if targets:
-            part = Operand(Var(where, last), taken.type)
-            inner = self.bind(targets[0], node, part, (False,), inner_env, go)
-        else:
-            inner = go(inner_env)
+            value = lists.item_of(call.args[0], env)
+        return self._changed(call, name, value, make, env, then, owned=True)
+
+    def _changed(
+        self,
+        node: ast.AST,
+        name: str,
+        value: Operand,
+        make: Callable[[Operand, Operand], Operand],
+        env: Variables,
+        then: "_Then",
+        *,
+        owned: bool,
+    ) -> Emit:
+        """The next version of a variable's array, list or dict, made of a value."""
+        build, where, variable = (
+            self._owner.build,
+            self._owner.text.where(node),
+            env[name],
+        )
+        self._check_owned(node, name, variable)
+        held, fresh = build.fresh("value"), build.fresh(name)
+        given = Operand(Var(where, held), value.type)
+        made = make(Operand(Var(where, variable.name), variable.type), given)
+        inner = then({**env, name: Variable(fresh, made.type, owned)}, given)
+        let = build.let_var
         return lambda: let(
-            where, last, taken.core, let(where, fresh, made.core, inner())
+            where, held, value.core, let(where, fresh, made.core, inner())
+        )
+
+    def _check_owned(self, target: ast.AST, name: str, variable: Variable) -> None:
+        if variable.owned:
+            return
+        kind = kind_of_type(variable.type).split()[1].strip("`")
+        self.refuse(
+            target,
+            f"the {kind} `{name}` may have another name, as the caller's, which "
+            f"would see the change; write `{name} = {name}.copy()` before it",
         )
 
     def augmented(self, node: ast.AugAssign, env: Variables, go: After) -> Emit:

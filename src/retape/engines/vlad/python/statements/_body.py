@@ -20,12 +20,7 @@ from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Instance, Unit
 from retape.engines.vlad.python.read._advice import instead_of_statement
-from retape.engines.vlad.python.read._names import (
-    assigned,
-    body_of,
-    groups,
-    parameters,
-)
+from retape.engines.vlad.python.read._names import groups, variables_of
 from retape.engines.vlad.python.read._source import Parsed
 from retape.engines.vlad.python.read._types import (
     NONE,
@@ -62,7 +57,7 @@ class Body(Expressions):
         self.instance = instance
         self.assignments = Assignments(self)
         self.loops = Loops(self)
-        self.locals |= {*parameters(parsed.node), *assigned(body_of(parsed.node))}
+        self.locals |= variables_of(parsed.node)
 
     def block(
         self,
