@@ -2,17 +2,9 @@
 
 from collections.abc import Iterator
 
-from retape.engines.vlad.compiler.adjoint._names import (
-    TapeNames,
-    words_in,
-)
-from retape.engines.vlad.compiler.typed._form import (
-    Register,
-    TypedAtom,
-    TypedProgram,
-    letter_of,
-    parts_of,
-)
+from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
+from retape.engines.vlad.compiler.ir._ir import Atom, Register, letter_of
+from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._ways import Ways
 
 
@@ -39,18 +31,18 @@ class AdjointPlaces:
     ) -> None:
         self.names, self.useful = names, useful
         self.returned: dict[str, None] = {"q0": None}
-        atoms: list[TypedAtom] = []
+        atoms: list[Atom] = []
         for function in program.functions.values():
             atoms += [*function.params, *function.live]
             if function.enter is not None:
                 atoms += function.enter.words
         for join in (*ways.blocks.values(), *program.returns.values()):
-            atoms += [*parts_of(join.params), *join.live]
+            atoms += [*join.params, *program.conts[join.name].live]
         self.crossing = dict.fromkeys(
             a for a in atoms if isinstance(a, Register) and a in useful
         )
 
-    def on_stack(self, words: tuple[TypedAtom, ...]) -> Iterator[tuple[int, Register]]:
+    def on_stack(self, words: tuple[Atom, ...]) -> Iterator[tuple[int, Register]]:
         """The useful variables of a frame, with their places."""
         at = 0
         for word in words:
@@ -58,7 +50,7 @@ class AdjointPlaces:
                 yield at, word
             at += words_in((word,))
 
-    def returned_parts(self, words: tuple[TypedAtom, ...]) -> list[tuple[int, str]]:
+    def returned_parts(self, words: tuple[Atom, ...]) -> list[tuple[int, str]]:
         """Where the adjoint of a value on its way from a call is, and its place."""
         found: list[tuple[int, str]] = []
         at = 0

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from retape.engines.vlad.compiler.ir._ir import Atom, Let, Register
 from retape.engines.vlad.compiler.typed._each_items import ItemCode, each_takes
-from retape.engines.vlad.compiler.typed._form import Do, Register, TypedAtom
 from retape.engines.vlad.compiler.typed._row_operations import row_operands
 from retape.engines.vlad.language._each import Each, ItemOf, each_of
 from retape.engines.vlad.operators._partials import filled
@@ -154,7 +154,7 @@ def _backward(name: str, each: Each, operand: int) -> Iterator[str]:
     yield from ("  return (s[0] + s[2]) + (s[1] + s[3]);", "}")
 
 
-def record_each(emission: "FrameEmission", term: Do) -> None:
+def record_each(emission: "FrameEmission", term: Let) -> None:
     """An operator on whole rows, run."""
     each = _each(term.op)
     operands = row_operands(term)
@@ -185,8 +185,8 @@ def record_each(emission: "FrameEmission", term: Do) -> None:
 
 
 def reverse_each(
-    functions: EachFunctions, step: Do, made: str, texts: list[str]
-) -> Iterator[tuple[TypedAtom | None, str]]:
+    functions: EachFunctions, step: Let, made: str, texts: list[str]
+) -> Iterator[tuple[Atom | None, str]]:
     """What propagates adjoints: a statement, or what a number's adjoint gets.
 
     Args:

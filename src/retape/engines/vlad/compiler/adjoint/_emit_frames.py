@@ -9,14 +9,11 @@ from retape.engines.vlad.compiler.adjoint._names import (
     words_in,
 )
 from retape.engines.vlad.compiler.adjoint._tables import given_types, type_of_value
+from retape.engines.vlad.compiler.ir._ir import Atom, Cont, Register, letter_of
 from retape.engines.vlad.compiler.typed._form import (
     Frame,
-    Join,
-    Register,
-    TypedAtom,
     TypedFunction,
     TypedProgram,
-    letter_of,
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._ways import Ways
@@ -80,12 +77,12 @@ class FrameEmission:
         self.slots[slot] = None
         return self.names.version(slot)
 
-    def atom(self, atom: TypedAtom) -> str:
+    def atom(self, atom: Atom) -> str:
         if isinstance(atom, Register):
             self.slots[atom] = None
         return self.names.atom(atom)
 
-    def integer(self, atom: TypedAtom) -> str | None:
+    def integer(self, atom: Atom) -> str | None:
         """A value as an integer, if it is one."""
         if isinstance(atom, Register):
             self.slots[atom] = None
@@ -98,7 +95,7 @@ class FrameEmission:
 
     # frames
 
-    def push(self, words: tuple[TypedAtom, ...], code: int) -> None:
+    def push(self, words: tuple[Atom, ...], code: int) -> None:
         """Put a frame on the stack."""
         count = words_in(words) + 1
         self.line(f"STACK({count})")
@@ -106,7 +103,7 @@ class FrameEmission:
             self.line(f"sp++->{field} = {text};")
         self.line(f"sp++->u = {code};")
 
-    def words(self, words: tuple[TypedAtom, ...]) -> Iterator[tuple[str, str]]:
+    def words(self, words: tuple[Atom, ...]) -> Iterator[tuple[str, str]]:
         """Values as words: their texts and the members of a word's union."""
         for word in words:
             kind = letter_of(word)
@@ -115,7 +112,7 @@ class FrameEmission:
             if isinstance(word, Register) and kind == "v":
                 yield self.version(word), "u"
 
-    def load(self, words: tuple[TypedAtom, ...]) -> None:
+    def load(self, words: tuple[Atom, ...]) -> None:
         """Take a frame from the stack, into the variables that it was pushed from."""
         self.line(f"sp -= {words_in(words) + 1};")
         at = 0
@@ -159,22 +156,21 @@ class FrameEmission:
         self.record(self.names.number(("pop", code)))
         self.line(f"goto F{function.index};")
 
-    def _return(self, code: int, join: Join) -> None:
+    def _return(self, code: int, join: Cont) -> None:
         """The case of a frame that waits for a value, and of one that has it."""
-        assert join.frame is not None
-        params = tuple(parts_of(join.params))
+        known, params = self.program.conts[join.name], join.params
         registers = self.registers(params)
         waiting = RETURN_TO | code
         count = words_in(params) + 1
         self.line(f"case {code}:")
-        self.line(f"if (UNLIKELY(fuel < {join.cost})) {{")
+        self.line(f"if (UNLIKELY(fuel < {known.cost})) {{")
         self.line(f"STACK({count})")
         for name, field in registers:
             self.line(f"sp++->{field} = {_to_word(name)};")
         self.line(f"sp++->u = {waiting};")
         self.record(self.names.number(("stop", waiting)))
         self.line("goto STOP; }")
-        self.load(join.frame.words)
+        self.load(self.program.pushed(join.name).words)
         at = iter(registers)
         for param in params:
             assert isinstance(param, Register)
@@ -192,7 +188,7 @@ class FrameEmission:
         self.record(self.names.number(("pop", waiting)))
         self.line("goto POP;")
 
-    def registers(self, words: tuple[TypedAtom, ...]) -> list[tuple[str, str]]:
+    def registers(self, words: tuple[Atom, ...]) -> list[tuple[str, str]]:
         """Where a value is on its way from a call, word by word."""
         found: list[tuple[str, str]] = []
         for i, word in enumerate(words):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from retape.engines.vlad.compiler.typed._form import Do, Register
+from retape.engines.vlad.compiler.ir._ir import Let, Register
 from retape.engines.vlad.compiler.typed._row_operations import CELL
 from retape.engines.vlad.operators._table import CAR, CDR, IS_NULL, IS_PAIR
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from retape.engines.vlad.compiler.adjoint._emit_frames import FrameEmission
 
 
-def record_dot(emission: "FrameEmission", term: Do) -> None:
+def record_dot(emission: "FrameEmission", term: Let) -> None:
     """The sum of the products of two rows' elements."""
     a, b = (arg for arg in term.args if isinstance(arg, Register))
     x, y = emission.slot(a), emission.slot(b)
@@ -21,7 +21,7 @@ def record_dot(emission: "FrameEmission", term: Do) -> None:
     _keep(emission, a, b)
 
 
-def record_product(emission: "FrameEmission", term: Do) -> None:
+def record_product(emission: "FrameEmission", term: Let) -> None:
     """A row that is the product of two matrices."""
     _, rows, columns, a, b = term.args
     assert isinstance(a, Register) and isinstance(b, Register)
@@ -49,32 +49,32 @@ def own_set(made: str, row: str, place: str, value: str) -> str:
     )
 
 
-def _cell(emission: "FrameEmission", term: Do) -> None:
+def _cell(emission: "FrameEmission", term: Let) -> None:
     value, rest = (emission.atom(arg) for arg in term.args)
     emission.line(f"CELL({emission.slot(term.var)}, {value}, {rest})")
 
 
-def _car(emission: "FrameEmission", term: Do) -> None:
+def _car(emission: "FrameEmission", term: Let) -> None:
     """The first item; whoever takes what follows has taken it before."""
     cell = emission.atom(term.args[0])
     emission.line(f"if (UNLIKELY(!{cell})) goto GIVE_UP;")
     emission.line(f"{emission.slot(term.var)} = {cell}->value;")
 
 
-def _cdr(emission: "FrameEmission", term: Do) -> None:
+def _cdr(emission: "FrameEmission", term: Let) -> None:
     cell = emission.atom(term.args[0])
     emission.line(f"{emission.slot(term.var)} = {cell}->next;")
 
 
-def _is_empty(emission: "FrameEmission", term: Do) -> None:
+def _is_empty(emission: "FrameEmission", term: Let) -> None:
     emission.line(f"{emission.slot(term.var)} = !{emission.atom(term.args[0])};")
 
 
-def _is_cell(emission: "FrameEmission", term: Do) -> None:
+def _is_cell(emission: "FrameEmission", term: Let) -> None:
     emission.line(f"{emission.slot(term.var)} = !!{emission.atom(term.args[0])};")
 
 
-LISTS: "dict[str, Callable[[FrameEmission, Do], None]]" = {
+LISTS: "dict[str, Callable[[FrameEmission, Let], None]]" = {
     CELL: _cell,
     CAR: _car,
     CDR: _cdr,

@@ -18,13 +18,8 @@ from retape.engines.vlad.compiler.adjoint._emit_reverse import (
 )
 from retape.engines.vlad.compiler.adjoint._names import TapeNames
 from retape.engines.vlad.compiler.ir._files import NEXT_FILE
-from retape.engines.vlad.compiler.typed._form import (
-    Join,
-    Register,
-    TypedFunction,
-    TypedProgram,
-    terms_of,
-)
+from retape.engines.vlad.compiler.ir._ir import Cont, Register, terms_of
+from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 from retape.engines.vlad.operators._table import EQUAL, MULTIPLY
@@ -93,8 +88,9 @@ def _parts(program: TypedProgram, ways: Ways) -> Iterator[TypedProgram]:
         count += more
         part.functions[function.index] = function
         for term in terms_of(function.body):
-            if isinstance(term, Join) and term.frame is not None:
-                part.returns[term.frame.code] = term
+            frame = program.conts[term.name].frame if isinstance(term, Cont) else None
+            if frame is not None:
+                part.returns[frame.code] = program.returns[frame.code]
     yield part
 
 

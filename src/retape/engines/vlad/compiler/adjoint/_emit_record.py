@@ -14,28 +14,24 @@ from retape.engines.vlad.compiler.adjoint._emit_held import (
     record_dot,
     record_product,
 )
-from retape.engines.vlad.compiler.adjoint._names import (
-    TapeNames,
-)
+from retape.engines.vlad.compiler.adjoint._names import TapeNames
 from retape.engines.vlad.compiler.adjoint._tables import type_of_value
 from retape.engines.vlad.compiler.adjoint._unchanged import applied_again
-from retape.engines.vlad.compiler.ir._operator_text import operator_text
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
-    Give,
-    Go,
-    IfTyped,
-    Invoke,
-    Join,
+from retape.engines.vlad.compiler.ir._ir import (
+    Atom,
+    Branch,
+    Call,
+    Cont,
+    Jump,
+    Let,
     Register,
+    Return,
     Stop,
-    Ticks,
-    TypedAtom,
-    TypedFunction,
-    TypedProgram,
-    TypedTerm,
-    parts_of,
+    Term,
+    Tick,
 )
+from retape.engines.vlad.compiler.ir._operator_text import operator_text
+from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import is_each
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
@@ -144,15 +140,15 @@ class RecordEmission(FrameEmission):
         if self.taped:
             self.line("ROOM")
 
-    def _term(self, term: TypedTerm) -> None:
-        later: list[Join] = []
+    def _term(self, term: Term) -> None:
+        later: list[Cont] = []
         while True:
             match term:
-                case Do():
+                case Let():
                     self._do(term)
-                case Ticks():
+                case Tick():
                     self.line(f"fuel -= {term.steps};")
-                case Join():
+                case Cont():
                     later.append(term)
                 case _:
                     break
@@ -166,9 +162,9 @@ class RecordEmission(FrameEmission):
                 self._room()
             self._term(join.cont)
 
-    def _end(self, term: TypedTerm) -> None:
+    def _end(self, term: Term) -> None:
         match term:
-            case IfTyped():
+            case Branch():
                 self.line(f"if ({self.atom(term.test)}) {{")
                 self._term(term.then)
                 self.line("} else {")
@@ -176,9 +172,9 @@ class RecordEmission(FrameEmission):
                 self.line("}")
             case Stop():
                 self.line("goto GIVE_UP;")
-            case Go():
+            case Jump():
                 self._go(term)
-            case Give():
+            case Return():
                 self._tape(term)
                 registers = self.registers(term.args)
                 self.line(f"T.gives = {self.gives};")
@@ -187,10 +183,11 @@ class RecordEmission(FrameEmission):
                 ):
                     self.line(f"{name} = {text};")
                 self.line("goto POP;")
-            case Invoke():
+            case Call():
                 self._tape(term)
-                if term.push is not None:
-                    self.push(term.push.words, term.push.code)
+                if term.cont is not None:
+                    frame = self.program.pushed(term.cont)
+                    self.push(frame.words, frame.code)
                 called = self.program.functions[term.function]
                 self._move(called.params, term.args)
                 if term.function in self.part.functions:
@@ -200,15 +197,14 @@ class RecordEmission(FrameEmission):
             case _:
                 raise AssertionError("an end of a block")
 
-    def _go(self, term: Go) -> None:
-        if term.join in self.ways.blocks:
+    def _go(self, term: Jump) -> None:
+        if term.cont in self.ways.blocks:
             self._tape(term)
-        join = self.ways.joins[term.join]
-        params = [p for p in parts_of(join.params) if isinstance(p, Register)]
-        self._move(tuple(params), term.args)
-        self.line(f"goto J{self.join_number(term.join)};")
+        join = self.ways.joins[term.cont]
+        self._move(join.params, term.args)
+        self.line(f"goto J{self.join_number(term.cont)};")
 
-    def _move(self, params: tuple[Register, ...], args: tuple[TypedAtom, ...]) -> None:
+    def _move(self, params: tuple[Register, ...], args: tuple[Atom, ...]) -> None:
         """Assign variables at once: one may be the value of another."""
         moves = [(p, a) for p, a in zip(params, args, strict=True) if p != a]
         self.line("{")
@@ -223,7 +219,7 @@ class RecordEmission(FrameEmission):
                 self.line(f"{self.version(param)} = w{i};")
         self.line("}")
 
-    def _tape(self, end: Go | Give | Invoke) -> None:
+    def _tape(self, end: Jump | Return | Call) -> None:
         if not self.taped:
             return
         way = self.ways.ways[id(end)]
@@ -252,7 +248,7 @@ class RecordEmission(FrameEmission):
 
     # operators
 
-    def _do(self, term: Do) -> None:
+    def _do(self, term: Let) -> None:
         if term.op in _ON_OBJECTS:
             _ON_OBJECTS[term.op](self, term)
             return
@@ -276,7 +272,7 @@ class RecordEmission(FrameEmission):
             bound = "9007199254740992.0"
             self.line(f"if (UNLIKELY(!(fabs({a}) < {bound}))) goto GIVE_UP;")
 
-    def _operands(self, term: Do) -> list[str]:
+    def _operands(self, term: Let) -> list[str]:
         """The operands; as integers if all are, and the operator may have them so."""
         if term.var in self.names.integers or term.op in TESTS_OF_TWO:
             whole = [self.integer(arg) for arg in term.args]
@@ -284,7 +280,7 @@ class RecordEmission(FrameEmission):
                 return [str(text) for text in whole]
         return [self.atom(arg) for arg in term.args]
 
-    def _integer(self, term: Do, text: str) -> None:
+    def _integer(self, term: Let, text: str) -> None:
         """Bind an integer; what is not below 2**53 is given up."""
         var = self.slot(term.var)
         given = [self.integer(arg) is not None for arg in term.args]
@@ -298,7 +294,7 @@ class RecordEmission(FrameEmission):
             if term.op in (ADD, SUBTRACT):
                 self.line(f"SMALL({var})")
 
-    def _place(self, row: Register, at: TypedAtom) -> None:
+    def _place(self, row: Register, at: Atom) -> None:
         """Look where an item is."""
         v, n, i = self.slot(row), self.version(row), self.integer(at)
         if i is None and at in self.names.whole:
@@ -308,14 +304,14 @@ class RecordEmission(FrameEmission):
         else:
             self.line(f"{{ ROW_WHOLE_PLACE({v}, {n}, {i})")
 
-    def _ref(self, term: Do) -> None:
+    def _ref(self, term: Let) -> None:
         row, at = term.args
         assert isinstance(row, Register)
         v = self.slot(row)
         self._place(row, at)
         self.line(f"{self.slot(term.var)} = {v}->value[place]; }}")
 
-    def _set(self, term: Do) -> None:
+    def _set(self, term: Let) -> None:
         row, at, value = term.args
         assert isinstance(row, Register)
         v = self.slot(row)
@@ -324,7 +320,7 @@ class RecordEmission(FrameEmission):
         self.line(f"{self.slot(term.var)} = {v};")
         self.line(f"{self.version(term.var)} = ++{v}->version;")
 
-    def _own_set(self, term: Do) -> None:
+    def _own_set(self, term: Let) -> None:
         row, at, value = term.args
         assert isinstance(row, Register)
         self._place(row, at)
@@ -332,18 +328,18 @@ class RecordEmission(FrameEmission):
         self.line(own_set(made, self.slot(row), "place", text) + " }")
         self.line(f"{self.version(term.var)} = ++{made}->version;")
 
-    def _make(self, term: Do) -> None:
+    def _make(self, term: Let) -> None:
         n, value = (self.atom(arg) for arg in term.args)
         self.line(f"ROW_LENGTH({n})")
         var = self.slot(term.var)
         self.line(f"{var} = full_row((size_t){n}, {value});")
         self.line(f"{self.version(term.var)} = 0; WORKED")
 
-    def _length(self, term: Do) -> None:
+    def _length(self, term: Let) -> None:
         (row,) = term.args
         self.line(f"{self.slot(term.var)} = {self.atom(row)}->length;")
 
-    def _mark(self, term: Do) -> None:
+    def _mark(self, term: Let) -> None:
         self.line(f"{self.slot(term.var)} = ++T.marks;")
 
 
@@ -352,7 +348,7 @@ def _run(loop: Way) -> str:
     return f"run{loop.number}"
 
 
-_ON_OBJECTS: dict[str, Callable[[RecordEmission, Do], None]] = {
+_ON_OBJECTS: dict[str, Callable[[RecordEmission, Let], None]] = {
     VECTOR_REF: RecordEmission._ref,
     VECTOR_SET: RecordEmission._set,
     OWN_SET: RecordEmission._own_set,

@@ -15,15 +15,8 @@ from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
     words_in,
 )
-from retape.engines.vlad.compiler.typed._form import (
-    Join,
-    Register,
-    TypedAtom,
-    TypedFunction,
-    TypedProgram,
-    letter_of,
-    parts_of,
-)
+from retape.engines.vlad.compiler.ir._ir import Atom, Cont, Register, letter_of
+from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 
@@ -96,12 +89,11 @@ class ReverseEmission:
         if function.enter is not None:
             self._popped(ENTER_BY | function.enter.code, function.enter.words)
 
-    def return_to(self, code: int, join: Join) -> None:
+    def return_to(self, code: int, join: Cont) -> None:
         """The same of a join that a call returns to."""
-        assert join.frame is not None
-        params = tuple(parts_of(join.params))
+        params, words = join.params, self.program.pushed(join.name).words
         if not self.ways.returned_to(join):
-            self._popped(code, join.frame.words, params)
+            self._popped(code, words, params)
         waiting = RETURN_TO | code
         self._line(f"case {self.names.number(('stop', waiting))}:")
         self._line(f"ap -= {words_in(params) + 1};")
@@ -117,21 +109,19 @@ class ReverseEmission:
     def _popped(
         self,
         code: int,
-        words: tuple[TypedAtom, ...],
-        params: tuple[TypedAtom, ...] = (),
+        words: tuple[Atom, ...],
+        params: tuple[Atom, ...] = (),
     ) -> None:
         self._line(f"case {self.names.number(('pop', code))}:")
         self._pushed_again(words, params)
         self._line("goto NEXT;")
 
-    def _taken_back(self, join: Join) -> None:
+    def _taken_back(self, join: Cont) -> None:
         """The return to a join, after the reverse of one of its ways."""
-        assert join.frame is not None
-        self._pushed_again(join.frame.words, tuple(parts_of(join.params)))
+        words = self.program.pushed(join.name).words
+        self._pushed_again(words, join.params)
 
-    def _pushed_again(
-        self, words: tuple[TypedAtom, ...], params: tuple[TypedAtom, ...]
-    ) -> None:
+    def _pushed_again(self, words: tuple[Atom, ...], params: tuple[Atom, ...]) -> None:
         for at, slot in self.places.on_stack(words):
             name = self.names.adjoint(slot)
             self._line(f"ap[{at}] = {name}; {name} = 0.0;")

@@ -6,8 +6,7 @@ from retape.engines.vlad.compiler.adjoint._emit_parts import parts_text
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
 from retape.engines.vlad.compiler.ir._files import NEXT_FILE
-from retape.engines.vlad.compiler.ir._ir import Call, Lowered, all_functions, subterms
-from retape.engines.vlad.compiler.typed._check_typed import check_typed
+from retape.engines.vlad.compiler.ir._ir import Call, Lowered, all_functions, terms_of
 from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
 from retape.engines.vlad.compiler.typed._recorded import Recorded, recorded
@@ -24,7 +23,7 @@ _MOST_WORDS = 500
 def _fits(program: TypedProgram, tape: dict[int, Recorded]) -> bool:
     frames = [f.resume for f in program.functions.values()]
     frames += [f.enter for f in program.functions.values() if f.enter is not None]
-    frames += [j.frame for j in program.returns.values() if j.frame is not None]
+    frames += [program.pushed(join.name) for join in program.returns.values()]
     return all(words_in(frame.words) < _MOST_WORDS for frame in frames) and all(
         len(each.kept) + len(each.fixed) < _MOST_WORDS for each in tape.values()
     )
@@ -32,15 +31,13 @@ def _fits(program: TypedProgram, tape: dict[int, Recorded]) -> bool:
 
 def _called_from_outside(module: Lowered, program: TypedProgram) -> set[int]:
     """The functions that untyped ones call."""
-    found: set[int] = set()
-    for fun in all_functions(module):
-        terms = [] if fun.index in program.functions else [fun.body]
-        while terms:
-            term = terms.pop()
-            if isinstance(term, Call):
-                found.add(term.function)
-            terms += subterms(term)
-    return found
+    return {
+        term.function
+        for fun in all_functions(module)
+        if fun.index not in program.functions
+        for term in terms_of(fun.body)
+        if isinstance(term, Call)
+    }
 
 
 def typed_text(
@@ -56,7 +53,7 @@ def typed_text(
         frames: How many codes there are.
         reverse: Whether a derivative may be taken; if not, there is none.
     """
-    module, program = lowering.module, check_typed(lowering.lower())
+    module, program = lowering.module, lowering.lower().checked()
     if not program.functions:
         yield from NOTHING_TYPED
         return

@@ -3,26 +3,20 @@
 from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
 from retape.engines.vlad.compiler.adjoint._emit_each import reverse_each
 from retape.engines.vlad.compiler.adjoint._emit_frames import ON_TAPE
-from retape.engines.vlad.compiler.adjoint._names import (
-    words_in,
+from retape.engines.vlad.compiler.adjoint._names import words_in
+from retape.engines.vlad.compiler.ir._ir import (
+    NOTHING,
+    Atom,
+    Call,
+    Jump,
+    Let,
+    Register,
+    Return,
+    letter_of,
 )
 from retape.engines.vlad.compiler.ir._operator_text import operator_text
-from retape.engines.vlad.compiler.typed._derivatives import (
-    companion_of,
-    partials_of,
-)
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
-    Give,
-    Go,
-    Invoke,
-    Nil,
-    Register,
-    TypedAtom,
-    TypedProgram,
-    letter_of,
-    parts_of,
-)
+from retape.engines.vlad.compiler.typed._derivatives import companion_of, partials_of
+from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import (
     CELL,
@@ -113,8 +107,10 @@ class WayReverse:
             kind = _HELD[step.var.kind]
             self._line(f"{kind} {name} = {text}; (void){name};")
 
-    def _again(self, step: Do) -> str:
-        return operator_text(step.op, *(self._atom(a) for a in (*step.args, Nil())[:2]))
+    def _again(self, step: Let) -> str:
+        return operator_text(
+            step.op, *(self._atom(a) for a in (*step.args, NOTHING)[:2])
+        )
 
     def _from_tape(self, kept: tuple[Register, ...]) -> None:
         if kept:
@@ -128,21 +124,20 @@ class WayReverse:
         """The adjoints with which the way's end was left."""
         end = self.way.end
         match end:
-            case Go():
-                join = self.ways.joins[end.join]
-                params = tuple(parts_of(join.params))
-                self._outlived(join.live)
-                self._moved(params, end.args)
-            case Give():
+            case Jump():
+                join = self.ways.joins[end.cont]
+                self._outlived(self.program.conts[join.name].live)
+                self._moved(join.params, end.args)
+            case Return():
                 for i, arg in enumerate(end.args):
                     if letter_of(arg) == "d":
                         self._add(arg, self.places.returned_part(i))
-            case Invoke():
+            case Call():
                 called = self.program.functions[end.function]
                 self._outlived(called.live)
                 moved = self._take_params(called.params)
-                if end.push is not None:
-                    words = end.push.words
+                if end.cont is not None:
+                    words = self.program.pushed(end.cont).words
                     self._line(f"ap -= {words_in(words) + 1};")
                     for at, slot in self.places.on_stack(words):
                         self._add(slot, f"ap[{at}]")
@@ -158,13 +153,11 @@ class WayReverse:
                 self._line(f"double {name} = {outer}; (void){name};")
                 self.zero[slot] = None
 
-    def _moved(
-        self, params: tuple[TypedAtom, ...], args: tuple[TypedAtom, ...]
-    ) -> None:
+    def _moved(self, params: tuple[Atom, ...], args: tuple[Atom, ...]) -> None:
         self._give_params(self._take_params(params), params, args)
 
-    def _take_params(self, params: tuple[TypedAtom, ...]) -> dict[TypedAtom, str]:
-        moved: dict[TypedAtom, str] = {}
+    def _take_params(self, params: tuple[Atom, ...]) -> dict[Atom, str]:
+        moved: dict[Atom, str] = {}
         for param in params:
             if isinstance(param, Register) and param in self.places.crossing:
                 name = moved[param] = f"x{len(moved)}"
@@ -175,15 +168,15 @@ class WayReverse:
 
     def _give_params(
         self,
-        moved: dict[TypedAtom, str],
-        params: tuple[TypedAtom, ...],
-        args: tuple[TypedAtom, ...],
+        moved: dict[Atom, str],
+        params: tuple[Atom, ...],
+        args: tuple[Atom, ...],
     ) -> None:
         for param, arg in zip(params, args, strict=True):
             if param in moved:
                 self._add(arg, moved[param])
 
-    def _add(self, atom: TypedAtom, text: str) -> None:
+    def _add(self, atom: Atom, text: str) -> None:
         """Add to the adjoint of a variable."""
         if not isinstance(atom, Register) or atom not in self.places.useful:
             return
@@ -200,7 +193,7 @@ class WayReverse:
         else:
             self._line(f"{self.names.adjoint(atom)} += {text};")
 
-    def _step(self, step: Do) -> None:
+    def _step(self, step: Let) -> None:
         if step.op == VECTOR_SET:
             row, at, value = step.args
             place = f"adjoint_of({self._atom(row)})[(uint32_t){self._atom(at)}]"
@@ -248,7 +241,7 @@ class WayReverse:
             for arg, partial in zip(step.args, partials_of(step.op), strict=False):
                 self._add(arg, filled(partial.text, values))
 
-    def _own_set(self, step: Do) -> None:
+    def _own_set(self, step: Let) -> None:
         row, at, value = step.args
         made, old = self.names.slot(step.var), self._atom(row)
         place = f"adjoint_of({made})[(uint32_t){self._atom(at)}]"
@@ -257,7 +250,7 @@ class WayReverse:
         back = f"row_back({made}, {old}); row_ends({made});"
         self._line(f"if ({made} != {old}) {{ {back} }}")
 
-    def _each(self, step: Do, made: str) -> None:
+    def _each(self, step: Let, made: str) -> None:
         texts = [self._atom(arg) for arg in row_operands(step)]
         test, other = "", ""
         if step.var.kind == "v":
@@ -269,10 +262,10 @@ class WayReverse:
             else:
                 self._add(arg, f"({test} ? {text}{other})" if test else text)
 
-    def _atom(self, atom: TypedAtom) -> str:
+    def _atom(self, atom: Atom) -> str:
         return self.names.atom(self.tape.same.get(atom, atom))
 
-    def _values(self, step: Do, g: str) -> dict[str, str]:
+    def _values(self, step: Let, g: str) -> dict[str, str]:
         return {
             "a": self._atom(step.args[0]),
             "b": self._atom(step.args[-1]),

@@ -1,13 +1,8 @@
 """Names and texts in the C of typed code."""
 
 from retape.engines.vlad.compiler.adjoint._emit_each import EachFunctions
+from retape.engines.vlad.compiler.ir._ir import Atom, Lit, Register, letter_of
 from retape.engines.vlad.compiler.ir._operator_text import real_text
-from retape.engines.vlad.compiler.typed._form import (
-    Nil,
-    Register,
-    TypedAtom,
-    letter_of,
-)
 from retape.engines.vlad.compiler.typed._whole import is_whole_constant
 
 _FIRST_NUMBER = 3
@@ -55,24 +50,26 @@ class TapeNames:
         """The last operand of the function whose value a variable is; that value."""
         return f"o{self._index(slot)}", f"y{self._index(slot)}"
 
-    def atom(self, atom: TypedAtom) -> str:
+    def atom(self, atom: Atom) -> str:
         """A value; an integer as a double."""
         if isinstance(atom, Register):
             name = self.slot(atom)
             return f"real_of({name})" if atom in self.integers else name
-        if isinstance(atom, Nil):
+        assert isinstance(atom, Lit), "typed code has no other constants"
+        if isinstance(atom.value, tuple):
             return "NULL"
-        if isinstance(atom, bool):
-            return str(int(atom))
-        return real_text(atom)
+        if isinstance(atom.value, bool):
+            return str(int(atom.value))
+        return real_text(atom.value)
 
-    def integer(self, atom: TypedAtom) -> str | None:
+    def integer(self, atom: Atom) -> str | None:
         """A value as an integer, if it is one."""
         if isinstance(atom, Register):
             return self.slot(atom) if atom in self.integers else None
-        if isinstance(atom, Nil) or not is_whole_constant(atom):
+        if not is_whole_constant(atom):
             return None
-        return f"INT64_C({int(atom)})"
+        assert isinstance(atom, Lit) and isinstance(atom.value, float)
+        return f"INT64_C({int(atom.value)})"
 
     def number(self, what: object) -> int:
         """The number on the tape of a way, or of something else that has a reverse."""
@@ -82,6 +79,6 @@ class TapeNames:
         return self._variables.setdefault(slot, len(self._variables))
 
 
-def words_in(atoms: tuple[TypedAtom, ...]) -> int:
+def words_in(atoms: tuple[Atom, ...]) -> int:
     """The words of a frame without its code: a vector is two."""
     return sum(2 if letter_of(atom) == "v" else 1 for atom in atoms)

@@ -2,13 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from retape.engines.vlad.compiler.typed._form import (
-    Register,
-    Shape,
-    Tuple,
-    TypedProgram,
-    letter_of,
-)
+from retape.engines.vlad.compiler.ir._ir import Register, letter_of
+from retape.engines.vlad.compiler.typed._form import Shape, Tuple, TypedProgram
 
 
 def tables(
@@ -36,9 +31,8 @@ def tables(
         if function.enter is not None:
             entries[function.enter.code] = _types(function.enter.shapes)
     for code, join in program.returns.items():
-        assert join.frame is not None
-        types[code] = _types(join.frame.shapes)
-        results[code] = _types((join.params,))
+        types[code] = _types(program.pushed(join.name).shapes)
+        results[code] = _types((program.conts[join.name].shape,))
     yield "const int is_typed = 1;"
     yield from _table("typed_frames", types, frames)
     yield from _table("typed_results", results, frames)

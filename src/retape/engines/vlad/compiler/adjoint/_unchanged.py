@@ -7,14 +7,8 @@ stack for what it calls. There the last operand is kept, and its value. In the p
 example the sine and the cosine were half of the time.
 """
 
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
-    Invoke,
-    Register,
-    TypedFunction,
-    TypedProgram,
-    terms_of,
-)
+from retape.engines.vlad.compiler.ir._ir import Call, Let, Register, terms_of
+from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import names_with
 
@@ -35,9 +29,9 @@ def _applied_again(function: TypedFunction) -> list[Register]:
     calls = [
         term
         for term in terms
-        if isinstance(term, Invoke) and term.function == function.index
+        if isinstance(term, Call) and term.function == function.index
     ]
-    if all(call.push is None for call in calls):
+    if all(call.cont is None for call in calls):
         return []
     same = {
         param
@@ -48,5 +42,5 @@ def _applied_again(function: TypedFunction) -> list[Register]:
     return [
         term.var
         for term in terms
-        if isinstance(term, Do) and term.op in _COSTLY and term.args[0] in same
+        if isinstance(term, Let) and term.op in _COSTLY and term.args[0] in same
     ]

@@ -36,6 +36,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Lowered,
     Match,
     Operate,
+    Register,
     Return,
     Term,
     Tick,
@@ -43,7 +44,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     all_functions,
     atoms_of,
     local_functions,
-    subterms,
+    terms_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
@@ -64,8 +65,8 @@ class Emission:
 
     def __init__(self, module: Lowered, live: Liveness) -> None:
         self.module = module
-        terms = list(_terms(module))
-        self._atoms = {a for t in terms for a in atoms_of(t) if isinstance(a, str)}
+        terms = [t for fun in all_functions(module) for t in terms_of(fun.body)]
+        self._atoms = {a for t in terms for a in atoms_of(t) if isinstance(a, Register)}
         self.entered = {*entered(module), *module.entries} & module.functions.keys()
         self.parts: list[Part] = []
         self.part = Part(Output(self._atoms))
@@ -74,7 +75,7 @@ class Emission:
         self.called: set[int] = set()  # functions that another part calls
         self.jumped: set[str] = set()
         self.funs = {fun.index: fun for fun in all_functions(module)}
-        self.params = {t.name: t.param for t in terms if isinstance(t, Cont)}
+        self.params = {t.name: t.params for t in terms if isinstance(t, Cont)}
         self._used_params: dict[int, frozenset[str]] = {}
         for functions in grouped(module.functions.values()):
             self._open([index for fun in functions for index in _with_locals(fun)])
@@ -259,12 +260,13 @@ class Emission:
                 self._nested(term.other)
                 self.out.line("}")
             case Jump():
-                param = self.params[term.cont]
-                self.out.set(param, self.out.atom(term.arg))
+                for param, arg in zip(self.params[term.cont], term.args, strict=True):
+                    self.out.set(param, self.out.atom(arg))
                 self.jumped.add(term.cont)
                 self.out.line(f"goto {label(term.cont)};")
             case Return():
-                self.out.line(f"ret = {self.out.atom(term.arg)};")
+                (value,) = term.args
+                self.out.line(f"ret = {self.out.atom(value)};")
                 self.out.line("goto RESUME;")
             case Call():
                 self._call(term)
@@ -327,15 +329,6 @@ class Emission:
 
 def _with_locals(fun: Fun) -> list[int]:
     return [fun.index, *(local.index for local in local_functions(fun.body))]
-
-
-def _terms(module: Lowered) -> Iterator[Term]:
-    for fun in all_functions(module):
-        stack = [fun.body]
-        while stack:
-            term = stack.pop()
-            yield term
-            stack.extend(subterms(term))
 
 
 def _comment(name: str | None) -> str:

@@ -75,8 +75,9 @@ class FrameLayout:
         self.out.cases.append(f"  case {self.codes[term.name]}: {{")
         self.out.cases.append(f"    if (UNLIKELY({test})) {pause}")
         self.out.cases.extend(self.loads(needs))
-        if self.out.is_used(term.param):
-            self.out.cases.append(f"    {self.out.register(term.param)} = ret;")
+        (param,) = term.params
+        if self.out.is_used(param):
+            self.out.cases.append(f"    {self.out.register(param)} = ret;")
         self.out.cases.append(f"    goto {label(term.name)};")
         self.out.cases.append("  }")
         self.places[self.codes[term.name]] = term.where

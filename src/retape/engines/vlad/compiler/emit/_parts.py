@@ -14,9 +14,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fun,
     Jump,
-    Term,
     local_functions,
-    subterms,
+    terms_of,
 )
 
 PART_TERMS = 600
@@ -57,24 +56,13 @@ def grouped(functions: Iterable[Fun]) -> Iterator[list[Fun]]:
 
 def size_of(fun: Fun) -> int:
     """The terms of a function, with those of a fix in it."""
-    return sum(_count_of(each.body) for each in (fun, *local_functions(fun.body)))
-
-
-def _count_of(term: Term) -> int:
-    return sum(1 for _ in _inside(term))
+    bodies = [fun.body, *(local.body for local in local_functions(fun.body))]
+    return sum(1 for body in bodies for _ in terms_of(body))
 
 
 def is_closed(cont: Cont) -> bool:
     """Tell whether no jump in a continuation leads out of it."""
-    bound = {each.name for each in _inside(cont.cont) if isinstance(each, Cont)}
+    bound = {each.name for each in terms_of(cont.cont) if isinstance(each, Cont)}
     return all(
-        each.cont in bound for each in _inside(cont.cont) if isinstance(each, Jump)
+        each.cont in bound for each in terms_of(cont.cont) if isinstance(each, Jump)
     )
-
-
-def _inside(term: Term) -> Iterator[Term]:
-    stack = [term]
-    while stack:
-        top = stack.pop()
-        yield top
-        stack.extend(subterms(top))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from retape.engines.vlad.compiler.emit._operations import of_primals
 from retape.engines.vlad.compiler.emit._output import Output
-from retape.engines.vlad.compiler.ir._ir import Atom, Let, Lit, Term, Tick
+from retape.engines.vlad.compiler.ir._ir import Atom, Let, Lit, Register, Term, Tick
 from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import NEGATE, OPERATORS
@@ -46,7 +46,7 @@ def _is_runnable(let: Let, truths: set[str]) -> bool:
 
 
 def _may_be_real(atom: Atom, truths: set[str]) -> bool:
-    if isinstance(atom, str):
+    if isinstance(atom, Register):
         return atom not in truths
     return isinstance(atom, Lit) and type(atom.value) is float
 
@@ -57,7 +57,7 @@ def write_run(out: Output, lets: Sequence[Let]) -> None:
     bound: set[str] = set()
     for let in lets:
         inputs.update(
-            (a, None) for a in let.args if isinstance(a, str) and a not in bound
+            (a, None) for a in let.args if isinstance(a, Register) and a not in bound
         )
         bound.add(let.var)
     tests = " & ".join(f"is_double({out.register(name)})" for name in inputs)

@@ -8,19 +8,15 @@ This is where the argument tuples and the pairs that a callee has taken apart go
 from dataclasses import replace
 
 from retape.engines.vlad.compiler.ir._ir import (
-    Apply,
     Branch,
-    Call,
     Close,
     Cont,
     Fix,
     Fun,
-    Jump,
     Let,
     Lowered,
     Match,
-    Operate,
-    Return,
+    Register,
     Term,
     Tick,
     Uncons,
@@ -45,7 +41,7 @@ class Pruning:
     def term(self, term: Term) -> Term:
         """The term without its unused parts; notes what the rest uses."""
         result = self._term(term)
-        self.used.update(a for a in atoms_of(result) if isinstance(a, str))
+        self.used.update(a for a in atoms_of(result) if isinstance(a, Register))
         return result
 
     def _term(self, term: Term) -> Term:
@@ -67,7 +63,7 @@ class Pruning:
                 return replace(term, cont=cont, body=body)
             case Branch():
                 return Branch(term.test, self.term(term.then), self.term(term.other))
-            case Jump() | Return() | Call() | Apply() | Operate():
+            case _:
                 return term
 
 

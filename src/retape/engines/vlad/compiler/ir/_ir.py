@@ -5,13 +5,17 @@
         | match a c; t                   fail unless a is the constant
         | close x = f[a ...] in t        a closure of a function and its variables
         | fix f(x ...) = t ... in t      functions that are only called: no closures
-        | cont j(x) = t in t             a continuation that is only called
+        | cont j(x ...) = t in t         a continuation that is only called
         | tick n; t                      n evaluation steps of Fig. 14
-        | if a t t | j(a) | return a
+        | if a t t | j(a ...) | return a ... | stop
         | f(a ...) -> j | apply a a -> j | operator a a a -> j     calls; `-> j` or tail
 
 Every variable is bound once. What an implementation in Fig. 24 would allocate, a
 closure for each continuation, is here a frame only where a call is not a tail call.
+
+In typed code (`typed/_lower_typed`) a variable has a kind, and a value is as many
+variables as it has numbers: there are continuations and returns of several, and `stop`
+is where the general way has to go on. Elsewhere a value is one.
 """
 
 from collections.abc import Iterator
@@ -30,6 +34,28 @@ class Lit:
     value: "float | bool | tuple[()]"
 
 
+NOTHING = Lit(())
+"""`()`, which is also the empty list."""
+
+
+class Register(str):
+    """A variable: its name, of which there is no other.
+
+    Attributes:
+        kind: x for any value; of typed code d (double), b (boolean), v (vector of
+            doubles), l (list of doubles) or m (mark).
+    """
+
+    __slots__ = ("kind",)
+
+    kind: str
+
+    def __new__(cls, name: str, kind: str = "x") -> "Register":
+        made = super().__new__(cls, name)
+        made.kind = kind
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Quoted:
     """A quoted pair: the index of a static object."""
@@ -44,12 +70,12 @@ class FunRef:
     function: int
 
 
-Atom: TypeAlias = str | Lit | Quoted | FunRef
+Atom: TypeAlias = Register | Lit | Quoted | FunRef
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Let:
-    var: str
+    var: Register
     op: str
     args: tuple[Atom, ...]
     site: int
@@ -58,8 +84,8 @@ class Let:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uncons:
-    car: str
-    cdr: str
+    car: Register
+    cdr: Register
     arg: Atom
     site: int
     whole: bool
@@ -77,7 +103,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Close:
-    var: str
+    var: Register
     function: int
     env: tuple[Atom, ...]
     body: "Term"
@@ -92,7 +118,7 @@ class Fix:
 @dataclass(frozen=True, slots=True, eq=False)
 class Cont:
     name: str
-    param: str
+    params: tuple[Register, ...]
     cont: "Term"
     body: "Term"
     where: Where
@@ -114,12 +140,12 @@ class Branch:
 @dataclass(frozen=True, slots=True, eq=False)
 class Jump:
     cont: str
-    arg: Atom
+    args: tuple[Atom, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Return:
-    arg: Atom
+    args: tuple[Atom, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,6 +171,11 @@ class Operate:
     site: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stop:
+    pass
+
+
 Term: TypeAlias = (
     Let
     | Uncons
@@ -159,6 +190,7 @@ Term: TypeAlias = (
     | Call
     | Apply
     | Operate
+    | Stop
 )
 
 
@@ -178,8 +210,8 @@ class Fun:
     index: int
     name: str | None
     pattern: Pattern
-    params: tuple[str, ...]
-    env: tuple[str, ...]
+    params: tuple[Register, ...]
+    env: tuple[Register, ...]
     site: int
     body: Term
 
@@ -215,9 +247,9 @@ class Lowered:
 def atoms_of(term: Term) -> tuple[Atom, ...]:
     """The atoms that a term's first part uses."""
     match term:
-        case Let() | Operate() | Call():
+        case Let() | Operate() | Call() | Jump() | Return():
             return term.args
-        case Uncons() | Match() | Jump() | Return():
+        case Uncons() | Match():
             return (term.arg,)
         case Close():
             return term.env
@@ -225,11 +257,25 @@ def atoms_of(term: Term) -> tuple[Atom, ...]:
             return (term.test,)
         case Apply():
             return (term.fun, term.arg)
-        case Fix() | Cont() | Tick():
+        case Fix() | Cont() | Tick() | Stop():
             return ()
 
 
-def binds(term: Term) -> tuple[str, ...]:
+def letter_of(atom: Atom) -> str:
+    """The kind of a value."""
+    match atom:
+        case Register():
+            return atom.kind
+        case Lit(value=bool()):
+            return "b"
+        case Lit(value=float()):
+            return "d"
+        case Lit():
+            return "l"
+    return "x"
+
+
+def binds(term: Term) -> tuple[Register, ...]:
     """The variables that a term binds for its body."""
     match term:
         case Let() | Close():
@@ -248,8 +294,17 @@ def subterms(term: Term) -> tuple[Term, ...]:
             return (term.cont, term.body)
         case Branch():
             return (term.then, term.other)
-        case Jump() | Return() | Call() | Apply() | Operate():
+        case Jump() | Return() | Call() | Apply() | Operate() | Stop():
             return ()
+
+
+def terms_of(term: Term) -> Iterator[Term]:
+    """Every term in one, itself first; those of a fix's functions apart."""
+    stack = [term]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(subterms(top)))
 
 
 def all_functions(module: Lowered) -> Iterator[Fun]:
@@ -260,12 +315,11 @@ def all_functions(module: Lowered) -> Iterator[Fun]:
 
 
 def local_functions(term: Term) -> Iterator[Fun]:
-    """The functions of every fix in a term."""
+    """The functions of every fix in a term, and of those in them."""
     stack = [term]
     while stack:
         top = stack.pop()
         if isinstance(top, Fix):
-            for function in top.functions:
-                yield function
-                stack.append(function.body)
+            yield from top.functions
+            stack.extend(function.body for function in top.functions)
         stack.extend(subterms(top))

@@ -24,7 +24,9 @@ from retape.engines.vlad.compiler.ir._ir import (
     Lowered,
     Match,
     Operate,
+    Register,
     Return,
+    Stop,
     Term,
     Tick,
     Uncons,
@@ -60,7 +62,7 @@ class Liveness:
 
     def of(self, term: Term) -> LiveNames:
         """The variables that a term needs."""
-        used = frozenset(a for a in atoms_of(term) if isinstance(a, str))
+        used = frozenset(a for a in atoms_of(term) if isinstance(a, Register))
         match term:
             case Let() | Uncons() | Match() | Close() | Tick():
                 return (self.of(term.body) - set(binds(term))) | used
@@ -69,20 +71,15 @@ class Liveness:
                     self._update(fun)
                 return self.of(term.body)
             case Cont():
-                self.conts[term.name] = self.of(term.cont) - {term.param}
+                self.conts[term.name] = self.of(term.cont) - {*term.params}
                 return self.of(term.body)
             case Branch():
                 return self.of(term.then) | self.of(term.other) | used
-            case Jump() | Return() | Call() | Apply() | Operate():
-                return used | self._target(term)
-
-    def _target(self, term: "Jump | Return | Call | Apply | Operate") -> LiveNames:
-        live: LiveNames = frozenset()
-        if isinstance(term, Call):
-            live |= self.functions[term.function]
-        if not isinstance(term, Return) and term.cont is not None:
-            live |= self.conts[term.cont]
-        return live
+            case Jump() | Call() | Apply() | Operate():
+                called = self.functions[term.function] if isinstance(term, Call) else ()
+                return used.union(called, self.conts[term.cont] if term.cont else ())
+            case Return() | Stop():
+                return used
 
 
 _VERSION_WORDS = 3
@@ -136,7 +133,7 @@ class Costs:
                 return self.of(term.then).most(self.of(term.other))
             case Jump():
                 return self.conts[term.cont]
-            case Return():
+            case Return() | Stop():
                 return Cost()
             case Call() | Apply() | Operate():
                 frame = 0 if term.cont is None else 2 + len(self.live.conts[term.cont])

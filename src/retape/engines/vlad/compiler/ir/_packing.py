@@ -28,14 +28,16 @@ from retape.engines.vlad.compiler.ir._ir import (
     Lowered,
     Match,
     Operate,
+    Register,
     Return,
+    Stop,
     Term,
     Tick,
     Uncons,
     atoms_of,
     binds,
     local_functions,
-    subterms,
+    terms_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 
@@ -45,10 +47,10 @@ MOST = 16
 PACK = 8
 """Values in a packed object."""
 
-PackedPlace = tuple[str, tuple[int, ...]]
+PackedPlace = tuple[Register, tuple[int, ...]]
 """Where a variable is: one that holds it, and the way to it through packed objects."""
 
-Places = dict[str, PackedPlace]
+Places = dict[Register, PackedPlace]
 """Those that are not in a variable of their own name."""
 
 
@@ -94,15 +96,15 @@ class _Packing:
         for name in names:
             self.age[name] = len(self.age)
 
-    def _fresh(self) -> str:
-        name = f"p.p{len(self.age)}"
+    def _fresh(self) -> Register:
+        name = Register(f"p.p{len(self.age)}")
         self._bind((name,))
         return name
 
     def term(self, term: Term, places: Places) -> Term:
         """The term, with the variables that it uses taken out of where they are."""
         for atom in atoms_of(term):
-            if isinstance(atom, str) and places.get(atom, ("", ()))[1]:
+            if isinstance(atom, Register) and places.get(atom, (atom, ()))[1]:
                 return self._take_out(atom, term, places)
         term = _renamed(term, places)
         self._bind(binds(term))
@@ -120,7 +122,7 @@ class _Packing:
                     self.term(term.other, places),
                 )
                 return replace(term, then=then, other=other)
-            case Jump() | Return() | Call() | Apply() | Operate():
+            case Jump() | Return() | Call() | Apply() | Operate() | Stop():
                 return term
 
     def _take_out(self, name: str, term: Term, places: Places) -> Term:
@@ -136,7 +138,7 @@ class _Packing:
         if term.name in self.returns:
             packs = list(self._packs(needed, inside))
         body = self.term(term.body, places)
-        self._bind((term.param,))
+        self._bind(term.params)
         result: Term = replace(term, cont=self.term(term.cont, inside), body=body)
         for var, parts in reversed(packs):
             result = Let(var, "pack", parts, -1, result)
@@ -161,28 +163,24 @@ class _Packing:
 
 
 def _returned_to(term: Term) -> set[str]:
-    found: set[str] = set()
-    stack = [term]
-    while stack:
-        top = stack.pop()
-        if isinstance(top, Call | Apply | Operate) and top.cont is not None:
-            found.add(top.cont)
-        stack.extend(subterms(top))
-    return found
+    calls = (t for t in terms_of(term) if isinstance(t, Call | Apply | Operate))
+    return {call.cont for call in calls if call.cont is not None}
 
 
 def _renamed(term: Term, places: Places) -> Term:
     """The term with the variables' places, which are variables, for its atoms."""
 
     def name(atom: Atom) -> Atom:
-        return places[atom][0] if isinstance(atom, str) and atom in places else atom
+        return (
+            places[atom][0] if isinstance(atom, Register) and atom in places else atom
+        )
 
     match term:
-        case Let() | Call():
+        case Let() | Call() | Jump() | Return():
             return replace(term, args=tuple(name(a) for a in term.args))
         case Operate(args=(a, b, c)):
             return replace(term, args=(name(a), name(b), name(c)))
-        case Uncons() | Match() | Jump() | Return():
+        case Uncons() | Match():
             return replace(term, arg=name(term.arg))
         case Close():
             return replace(term, env=tuple(name(a) for a in term.env))
@@ -190,5 +188,5 @@ def _renamed(term: Term, places: Places) -> Term:
             return replace(term, test=name(term.test))
         case Apply():
             return replace(term, fun=name(term.fun), arg=name(term.arg))
-        case Fix() | Cont() | Tick():
+        case Fix() | Cont() | Tick() | Stop():
             return term

@@ -20,6 +20,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Operate,
     Quoted,
     Return,
+    Stop,
     Term,
     Tick,
     Uncons,
@@ -73,7 +74,7 @@ def _head(term: Term, module: Lowered, indent: str) -> Iterator[str]:
             for fun in term.functions:
                 yield from _function(fun, module, indent + "  ")
         case Cont():
-            yield f"{indent}cont {term.name}({term.param}) ="
+            yield f"{indent}cont {term.name}({' '.join(term.params)}) ="
             yield from _term(term.cont, module, indent + "  ")
         case Branch():
             yield f"{indent}if {show_all((term.test,))}"
@@ -81,9 +82,9 @@ def _head(term: Term, module: Lowered, indent: str) -> Iterator[str]:
             yield f"{indent}else"
             yield from _term(term.other, module, indent + "  ")
         case Jump():
-            yield f"{indent}{term.cont}({show_all((term.arg,))})"
+            yield f"{indent}{term.cont}({show_all(term.args)})"
         case Return():
-            yield f"{indent}return {show_all((term.arg,))}"
+            yield f"{indent}return {show_all(term.args)}"
         case Call():
             called = f"f{term.function}({show_all(term.args)})"
             yield f"{indent}{called}{_to(term.cont)}"
@@ -91,6 +92,8 @@ def _head(term: Term, module: Lowered, indent: str) -> Iterator[str]:
             yield f"{indent}apply {show_all((term.fun, term.arg))}{_to(term.cont)}"
         case Operate():
             yield f"{indent}{term.op} {show_all(term.args)}{_to(term.cont)}"
+        case Stop():
+            yield f"{indent}stop"
 
 
 def _to(cont: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from retape.engines.vlad.compiler.ir._ir import Atom, Lit, Match, Term, Uncons
+from retape.engines.vlad.compiler.ir._ir import Atom, Lit, Match, Register, Term, Uncons
 from retape.engines.vlad.compiler.lower._builder import Builder
 from retape.engines.vlad.compiler.lower._denoted import Denoted, Facts, Pair
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
@@ -51,11 +51,11 @@ class Taking:
         place: tuple[int, bool],
         rest: Callable[[tuple[Denoted, ...], Facts], Term],
     ) -> Term:
-        if a in facts and isinstance(a, str):
+        if a in facts and isinstance(a, Register):
             car, cdr = facts[a]
             return self._take_both(pattern, car, cdr, facts, place, rest)
         left, right = self._build.fresh(CAR), self._build.fresh(CDR)
-        known = {**facts, a: (left, right)} if isinstance(a, str) else facts
+        known = {**facts, a: (left, right)} if isinstance(a, Register) else facts
         body = self._take_both(pattern, left, right, known, place, rest)
         return Uncons(left, right, a, *place, body)
 

@@ -13,6 +13,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Lit,
     Lowered,
     Quoted,
+    Register,
     Return,
     Site,
     Term,
@@ -46,9 +47,9 @@ class Builder:
         self._reference = reference
         self._count = 0
 
-    def fresh(self, name: str) -> str:
+    def fresh(self, name: str) -> Register:
         self._count += 1
-        return f"{name.rsplit('.', 1)[0]}.{self._count}"
+        return Register(f"{name.rsplit('.', 1)[0]}.{self._count}")
 
     def site(
         self, where: Where, name: str | None = None, pattern: Pattern | None = None
@@ -114,8 +115,8 @@ class Builder:
         if callable(context):
             return context(d, facts)
         if context is None:
-            return self.atom(d, Return)
-        return self.atom(d, lambda a: Jump(context.cont, a))
+            return self.atom(d, lambda a: Return((a,)))
+        return self.atom(d, lambda a: Jump(context.cont, (a,)))
 
     def named(
         self,
@@ -130,7 +131,7 @@ class Builder:
         if isinstance(context, To):
             return rest(context.cont)
         name, param = self.fresh("k"), self.fresh("v")
-        return Cont(name, param, context(param, facts), rest(name), where)
+        return Cont(name, (param,), context(param, facts), rest(name), where)
 
     def constant(self, value: Any) -> Atom:
         if not isinstance(value, tuple) or not value:

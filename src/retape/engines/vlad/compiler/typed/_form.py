@@ -1,53 +1,31 @@
-"""The typed form: variables are doubles, booleans, vectors, lists, and marks.
-
-    t ::= let x = op a ... in t | tick n; t | if a t t | stop
-        | join j(x ...) = t in t | go j(a ...)
-        | give a ...                                   a function's value
-        | invoke f(a ...) [push frame]                 calls; no frame: a tail call
+"""Typed code: the intermediate form whose variables are doubles, booleans and rows.
 
 A tuple is its parts, and a mark, which tells it from others that are equal: a state's
 reals are counted once where a tuple is in it twice. A list is a cell: a double and a
-list, or none. `stop` is where the general way has
-to go on. A frame is what waits for a call, word by word; a function that may be entered
-from a state has one, too, for its own variables.
+list, or none. A frame is what waits for a call, word by word; a function that may be
+entered from a state has one, too, for its own variables.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from retape.engines.vlad.compiler.ir._check import Checker, Taking
+from retape.engines.vlad.compiler.ir._ir import Atom, Cont, Register, Term
 
-@dataclass(frozen=True, slots=True)
-class Register:
-    """A variable: `kind` is d (double), b (boolean), v (vector of doubles), l (list of
-    doubles) or m (mark)."""
-
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Nil:
-    """The empty list, where lists go; where only it can be it is `()`, and no word."""
-
-
-NIL = Nil()
-
-TypedAtom: TypeAlias = Register | float | bool | Nil
-
-Shape: TypeAlias = "TypedAtom | tuple[()] | Tuple"
+Shape: TypeAlias = "Atom | tuple[()] | Tuple"
 
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
     """A pair as its parts."""
 
-    mark: TypedAtom
+    mark: Atom
     car: Shape
     cdr: Shape
 
 
-def parts_of(shape: Shape) -> Iterator[TypedAtom]:
+def parts_of(shape: Shape) -> Iterator[Atom]:
     """The words of a value, from left to right, a mark before its parts."""
     if isinstance(shape, Tuple):
         yield shape.mark
@@ -65,73 +43,25 @@ class Frame:
     shapes: tuple[Shape, ...]
 
     @property
-    def words(self) -> tuple[TypedAtom, ...]:
+    def words(self) -> tuple[Atom, ...]:
         return tuple(word for shape in self.shapes for word in parts_of(shape))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Do:
-    var: Register
-    op: str
-    args: tuple[TypedAtom, ...]
-    body: "TypedTerm"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ticks:
-    steps: int
-    body: "TypedTerm"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IfTyped:
-    test: TypedAtom
-    then: "TypedTerm"
-    other: "TypedTerm"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Join:
-    """A continuation. `frame` is what waits for it, if a call returns to it.
+class Waiting:
+    """What there is to know of a continuation.
 
     Attributes:
+        shape: The value that it takes.
         live: What it needs from outside.
+        frame: What waits for it, if a call returns to it.
         cost: The most steps that it may take.
     """
 
-    name: str
-    params: Shape
+    shape: Shape
     live: tuple[Register, ...]
     frame: Frame | None
     cost: int
-    cont: "TypedTerm"
-    body: "TypedTerm"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Go:
-    join: str
-    args: tuple[TypedAtom, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Give:
-    args: tuple[TypedAtom, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Invoke:
-    function: int
-    args: tuple[TypedAtom, ...]
-    push: Frame | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stop:
-    pass
-
-
-TypedTerm: TypeAlias = Do | Ticks | IfTyped | Join | Go | Give | Invoke | Stop
 
 
 @dataclass(slots=True, eq=False)
@@ -155,56 +85,41 @@ class TypedFunction:
     enter: Frame | None
     cost: int
     result: Shape
-    body: TypedTerm
+    body: Term
 
 
 @dataclass(slots=True)
 class TypedProgram:
-    """The typed functions of a module by number, and its joins that have frames."""
+    """The typed functions of a module by number.
+
+    Attributes:
+        conts: What there is to know of continuations, by name.
+        returns: Those that have frames, by code.
+    """
 
     functions: dict[int, TypedFunction] = field(default_factory=dict)
-    returns: dict[int, Join] = field(default_factory=dict)
+    conts: dict[str, Waiting] = field(default_factory=dict)
+    returns: dict[int, Cont] = field(default_factory=dict)
 
+    def pushed(self, cont: str) -> Frame:
+        """What waits while a function is called that returns to a continuation."""
+        frame = self.conts[cont].frame
+        assert frame is not None, "a call returns to it"
+        return frame
 
-def letter_of(atom: TypedAtom) -> str:
-    """The kind of a value."""
-    if isinstance(atom, Register):
-        return atom.kind
-    if isinstance(atom, Nil):
-        return "l"
-    return "b" if isinstance(atom, bool) else "d"
-
-
-def inside(term: TypedTerm) -> tuple[TypedTerm, ...]:
-    """The terms directly inside one."""
-    match term:
-        case Do() | Ticks():
-            return (term.body,)
-        case IfTyped():
-            return (term.then, term.other)
-        case Join():
-            return (term.cont, term.body)
-        case Go() | Give() | Invoke() | Stop():
-            return ()
-
-
-def terms_of(term: TypedTerm) -> Iterator[TypedTerm]:
-    """Every term in one, itself first."""
-    stack = [term]
-    while stack:
-        top = stack.pop()
-        yield top
-        stack.extend(reversed(inside(top)))
-
-
-def used_atoms(term: TypedTerm) -> tuple[TypedAtom, ...]:
-    """The atoms that a term's first part uses."""
-    match term:
-        case Do() | Go() | Give():
-            return term.args
-        case Invoke():
-            return (*term.args, *(term.push.words if term.push else ()))
-        case IfTyped():
-            return (term.test,)
-        case Ticks() | Join() | Stop():
-            return ()
+    def checked(self) -> "TypedProgram":
+        """The program, or what is wrong with it."""
+        taking = {
+            i: Taking(f.params, f.live, tuple(parts_of(f.result)))
+            for i, f in self.functions.items()
+        }
+        checker = Checker(taking)
+        checker.waits = {
+            name: (known.live, known.frame.words if known.frame else ())
+            for name, known in self.conts.items()
+        }
+        for index, fun in self.functions.items():
+            given = {*fun.params, *fun.live}
+            checker.need(fun.resume.words, given)
+            checker.function(index, fun.body, given)
+        return self

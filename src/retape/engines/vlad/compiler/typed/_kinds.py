@@ -28,20 +28,16 @@ from retape.engines.vlad.compiler.ir._ir import (
     Match,
     Operate,
     Return,
+    Stop,
     Term,
     Tick,
     Uncons,
     all_functions,
-    subterms,
+    terms_of,
 )
 from retape.engines.vlad.language._each import DIRECT_OPERANDS, each_of
 from retape.engines.vlad.operators._row import ANY, REAL, ROW, TRUTH, Kind
-from retape.engines.vlad.operators._table import (
-    CONS,
-    IS_NULL,
-    IS_PAIR,
-    OPERATORS,
-)
+from retape.engines.vlad.operators._table import CONS, IS_NULL, IS_PAIR, OPERATORS
 
 UNIT, MIXED, LIST = "unit", "mixed", "list"
 
@@ -162,11 +158,8 @@ class Kinds:
                 return Node(MIXED)
 
     def _function(self, fun: Fun) -> None:
-        stack = [fun.body]
-        while stack:
-            term = stack.pop()
+        for term in terms_of(fun.body):
             self._term(term, fun)
-            stack.extend(subterms(term))
 
     def _term(self, term: Term, fun: Fun) -> None:
         match term:
@@ -176,13 +169,13 @@ class Kinds:
                 parts = Node((self._variable(term.car), self._variable(term.cdr)))
                 unify(parts, self._atom(term.arg))
             case Cont():
-                self._conts[term.name] = term.param
+                (self._conts[term.name],) = term.params
             case Branch():
                 unify(self._atom(term.test), Node(TRUTH))
             case Jump():
-                self._deliver(term.cont, self._atom(term.arg), fun)
+                self._deliver(term.cont, self._atom(*term.args), fun)
             case Return():
-                self._deliver(None, self._atom(term.arg), fun)
+                self._deliver(None, self._atom(*term.args), fun)
             case Call():
                 for param, arg in zip(
                     self._funs[term.function].params, term.args, strict=True
@@ -191,7 +184,7 @@ class Kinds:
                 self._deliver(term.cont, self._result(term.function), fun)
             case Close():
                 unify(self._variable(term.var), Node(MIXED))
-            case Match() | Operate() | Fix() | Tick() | Apply():
+            case Match() | Operate() | Fix() | Tick() | Apply() | Stop():
                 pass
 
     def _let(self, term: Let) -> None:

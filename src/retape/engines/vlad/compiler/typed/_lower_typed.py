@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
+    NOTHING,
     Apply,
     Branch,
     Call,
@@ -13,9 +14,12 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     Jump,
     Let,
+    Lit,
     Match,
     Operate,
+    Register,
     Return,
+    Stop,
     Term,
     Tick,
     Uncons,
@@ -23,22 +27,12 @@ from retape.engines.vlad.compiler.ir._ir import (
 )
 from retape.engines.vlad.compiler.ir._liveness import Costs
 from retape.engines.vlad.compiler.typed._form import (
-    Do,
     Frame,
-    Give,
-    Go,
-    IfTyped,
-    Invoke,
-    Join,
-    Nil,
-    Register,
     Shape,
-    Stop,
-    Ticks,
     Tuple,
     TypedFunction,
     TypedProgram,
-    TypedTerm,
+    Waiting,
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._kinds import (
@@ -103,7 +97,6 @@ class TypedLowering:
         self.entered = entered(module) & self.module.functions.keys()
         self.program = TypedProgram()
         self._set = OWN_SET if keeps_rows(module) else VECTOR_SET
-        self._frames: dict[str, Frame] = {}
         self._env: Bindings = {}
         self._params: dict[str, str] = {}
         self._result: Kind = REAL  # of the function that is converted
@@ -155,7 +148,7 @@ class TypedLowering:
                     more = {n: self.new(n) for n in (top.car, top.cdr)}
                     known = {**known, **more}
                 case Cont():
-                    more = {top.param: self.new(top.param)}
+                    more = {name: self.new(name) for name in top.params}
                     stack.append((top.cont, {**known, **more}))
                 case Branch():
                     stack += [(top.then, known), (top.other, known)]
@@ -164,7 +157,7 @@ class TypedLowering:
                     known = {**known, top.var: self.new(top.var)}
                 case Match() | Tick():
                     pass
-                case Jump() | Return() | Call() | Apply() | Operate():
+                case Jump() | Return() | Call() | Apply() | Operate() | Stop():
                     continue
             stack.append((top.body, known))
 
@@ -216,13 +209,13 @@ class TypedLowering:
                     return None
                 return Tuple(self._slot("argument", "m"), car, cdr)
 
-    def _term(self, term: Term, known: Bindings) -> TypedTerm:
+    def _term(self, term: Term, known: Bindings) -> Term:
         match term:
             case Let():
                 return self._let(term, known)
             case Uncons():
                 pair = shape_of(term.arg, known)
-                if isinstance(pair, Register | Nil):
+                if isinstance(pair, Register) or pair == NOTHING:
                     return self._uncons_list(term, pair, known)
                 if not isinstance(pair, Tuple):
                     return Stop()  # a constant that is no pair
@@ -231,7 +224,7 @@ class TypedLowering:
             case Match():
                 return self._match(term, known)
             case Tick():
-                return Ticks(term.steps, self._term(term.body, known))
+                return Tick(term.steps, self._term(term.body, known))
             case Fix():
                 for fun in term.functions:
                     self._any_function(fun, known)
@@ -239,21 +232,22 @@ class TypedLowering:
             case Cont():
                 return self._cont(term, known)
             case Branch():
-                shape = shape_of(term.test, known)
-                test = shape if isinstance(shape, Register) else shape is not False
+                test = shape_of(term.test, known)
+                if not isinstance(test, Register):  # what is not false is true
+                    test = Lit(not (isinstance(test, Lit) and test.value is False))
                 then = self._term(term.then, known)
-                return IfTyped(test, then, self._term(term.other, known))
+                return Branch(test, then, self._term(term.other, known))
             case Jump():
                 kind = self.kinds.of(self._params[term.cont])
-                return Go(term.cont, words_of(term.arg, known, kind))
+                return Jump(term.cont, words_of(*term.args, known, kind))
             case Return():
-                return Give(words_of(term.arg, known, self._result))
+                return Return(words_of(*term.args, known, self._result))
             case Call():
                 return self._call(term, known)
             case _:
                 raise AssertionError("no typed function has such a term")
 
-    def _let(self, term: Let, known: Bindings) -> TypedTerm:
+    def _let(self, term: Let, known: Bindings) -> Term:
         if term.op.startswith("fault:") or is_refused(term):
             return Stop()
         if term.op == CONS:
@@ -265,78 +259,79 @@ class TypedLowering:
             car, cdr = (shape_of(a, known, of) for a, of in args)
             mark = self._slot(term.var, "m")
             pair = Tuple(mark, car, cdr)
-            return Do(
-                mark, "mark", (), self._term(term.body, {**known, term.var: pair})
-            )
+            body = self._term(term.body, {**known, term.var: pair})
+            return Let(mark, "mark", (), -1, body)
         if term.op in LIST_TESTS:
             return self._list_test(term, known)
         args = tuple(part for a in term.args for part in parts_of(shape_of(a, known)))
         var = self.new(term.var)
         assert isinstance(var, Register)
         op = self._set if term.op == VECTOR_SET else term.op
-        return Do(var, op, args, self._term(term.body, {**known, term.var: var}))
+        body = self._term(term.body, {**known, term.var: var})
+        return Let(var, op, args, -1, body)
 
-    def _list_test(self, term: Let, known: Bindings) -> TypedTerm:
+    def _list_test(self, term: Let, known: Bindings) -> Term:
         shape = shape_of(term.args[0], known)
         if not isinstance(shape, Register):
-            is_so = shape == () and term.op == IS_NULL
+            is_so = Lit(shape == () and term.op == IS_NULL)
             return self._term(term.body, {**known, term.var: is_so})
         test = self._slot(term.var, "b")
         rest = self._term(term.body, {**known, term.var: test})
-        return Do(test, term.op, (shape,), rest)
+        return Let(test, term.op, (shape,), -1, rest)
 
-    def _cons_list(self, term: Let, known: Bindings) -> TypedTerm:
+    def _cons_list(self, term: Let, known: Bindings) -> Term:
         car = words_of(term.args[0], known, REAL)
         cell = self._slot(term.var, "l")
         args = (*car, *words_of(term.args[1], known, LIST))
-        return Do(cell, CELL, args, self._term(term.body, {**known, term.var: cell}))
+        body = self._term(term.body, {**known, term.var: cell})
+        return Let(cell, CELL, args, -1, body)
 
-    def _uncons_list(
-        self, term: Uncons, cell: "Register | Nil", known: Bindings
-    ) -> TypedTerm:
+    def _uncons_list(self, term: Uncons, cell: Register | Lit, known: Bindings) -> Term:
         car, cdr = self._slot(term.car, "d"), self._slot(term.cdr, "l")
         parts: Bindings = {term.car: car, term.cdr: cdr}
         rest = self._term(term.body, {**known, **parts})
-        return Do(car, CAR, (cell,), Do(cdr, CDR, (cell,), rest))
+        return Let(car, CAR, (cell,), -1, Let(cdr, CDR, (cell,), -1, rest))
 
-    def _match(self, term: Match, known: Bindings) -> TypedTerm:
+    def _match(self, term: Match, known: Bindings) -> Term:
         value, wanted = shape_of(term.arg, known), term.constant.value
         body = self._term(term.body, known)
         if isinstance(value, Register) and value.kind == "l":
             if wanted != ():
                 return Stop()
             test = self._slot("empty", "b")
-            return Do(test, IS_NULL, (value,), IfTyped(test, body, Stop()))
+            return Let(test, IS_NULL, (value,), -1, Branch(test, body, Stop()))
         if isinstance(value, Tuple) or (value == ()) != (wanted == ()):
             return Stop()
-        if isinstance(value, tuple) or isinstance(wanted, tuple):
+        if isinstance(value, tuple):
             return body
         if isinstance(wanted, bool):
             return (
-                IfTyped(value, body, Stop()) if wanted else IfTyped(value, Stop(), body)
+                Branch(value, body, Stop()) if wanted else Branch(value, Stop(), body)
             )
         test = self._slot("same", "b")
-        return Do(test, EQUAL, (value, wanted), IfTyped(test, body, Stop()))
+        compared = value, term.constant
+        return Let(test, EQUAL, compared, -1, Branch(test, body, Stop()))
 
-    def _cont(self, term: Cont, known: Bindings) -> TypedTerm:
-        param = self.new(term.param)
-        self._params[term.name] = term.param
+    def _cont(self, term: Cont, known: Bindings) -> Term:
+        (name,) = term.params
+        param = self.new(name)
+        self._params[term.name] = name
         live = sorted(self.live.conts[term.name])
         frame = None
         if term.name in self.codes:
             code = self.codes[term.name]
             frame = Frame(code, tuple(known[name] for name in live))
-            self._frames[term.name] = frame
-        cont = self._term(term.cont, {**known, term.param: param})
         slots = tuple(slots_of(known[name] for name in live))
         cost = self.costs.conts[term.name].steps
+        self.program.conts[term.name] = Waiting(param, slots, frame, cost)
+        cont = self._term(term.cont, {**known, name: param})
         body = self._term(term.body, known)
-        join = Join(term.name, param, slots, frame, cost, cont, body)
+        made = Cont(term.name, tuple(slots_of([param])), cont, body, term.where)
         if frame is not None:
-            self.program.returns[frame.code] = join
-        return join
+            self.program.returns[frame.code] = made
+        return made
 
-    def _call(self, term: Call, known: Bindings) -> TypedTerm:
+    def _call(self, term: Call, known: Bindings) -> Term:
         params = self.funs[term.function].params
         used = self.used[term.function]
         args = tuple(
@@ -345,5 +340,4 @@ class TypedLowering:
             if param in used
             for part in words_of(arg, known, self.kinds.of(param))
         )
-        push = None if term.cont is None else self._frames[term.cont]
-        return Invoke(term.function, args, push)
+        return Call(term.function, args, term.cont)

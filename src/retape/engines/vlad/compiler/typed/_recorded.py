@@ -10,14 +10,8 @@ does not change is on the tape once for all times that its way was taken in a ro
 
 from dataclasses import dataclass
 
+from retape.engines.vlad.compiler.ir._ir import Atom, Call, Let, Register, Stop
 from retape.engines.vlad.compiler.typed._derivatives import companion_of, partials_of
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
-    Invoke,
-    Register,
-    Stop,
-    TypedAtom,
-)
 from retape.engines.vlad.compiler.typed._row_operations import (
     CELL,
     PRODUCTS,
@@ -56,9 +50,9 @@ class Recorded:
     """
 
     kept: tuple[Register, ...]
-    again: tuple[Do, ...]
+    again: tuple[Let, ...]
     fixed: tuple[Register, ...]
-    same: dict[TypedAtom, TypedAtom]
+    same: dict[Atom, Atom]
     beside: dict[Register, Register]
 
 
@@ -66,17 +60,17 @@ def recorded(way: Way, useful: frozenset[Register]) -> Recorded:
     """What a way records."""
     same = _other_names(way)
     beside = _beside(way, same)
-    wanted: dict[TypedAtom, None] = {}
+    wanted: dict[Atom, None] = {}
     for step in way.steps:
-        if isinstance(step, Do):
+        if isinstance(step, Let):
             needs = _taken(step, useful, beside.get(step.var))
             taken = (same.get(atom, atom) for atom in needs)
             wanted.update(dict.fromkeys(a for a in taken if isinstance(a, Register)))
     fixed = _unchanged(way, same)
     cells = _cells_again(way, wanted, same)
-    again: list[Do] = []
+    again: list[Let] = []
     for step in reversed(way.steps):
-        if isinstance(step, Do) and step.var in wanted and step.op in _AGAIN:
+        if isinstance(step, Let) and step.var in wanted and step.op in _AGAIN:
             atoms = (same.get(a, a) for a in step.args)
             operands = [a for a in atoms if isinstance(a, Register)]
             known = (*wanted, *fixed, *cells)
@@ -95,23 +89,23 @@ def recorded(way: Way, useful: frozenset[Register]) -> Recorded:
 
 
 def _cells_again(
-    way: Way, wanted: dict[TypedAtom, None], same: dict[TypedAtom, TypedAtom]
-) -> dict[TypedAtom, Do]:
+    way: Way, wanted: dict[Atom, None], same: dict[Atom, Atom]
+) -> dict[Atom, Let]:
     """Lists that are wanted and stand behind a cell that is: they are found there."""
-    found: dict[TypedAtom, Do] = {}
+    found: dict[Atom, Let] = {}
     for step in reversed(way.steps):
-        if isinstance(step, Do) and step.op == CELL:
+        if isinstance(step, Let) and step.op == CELL:
             rest = same.get(step.args[1], step.args[1])
             if isinstance(rest, Register) and rest in wanted and rest not in found:
-                found[rest] = Do(rest, CDR, (step.var,), Stop())
+                found[rest] = Let(rest, CDR, (step.var,), -1, Stop())
     for rest in found:
         del wanted[rest]
     return found
 
 
-def _other_names(way: Way) -> dict[TypedAtom, TypedAtom]:
+def _other_names(way: Way) -> dict[Atom, Atom]:
     """The variables of a way that are other names, and what of."""
-    same: dict[TypedAtom, TypedAtom] = {}
+    same: dict[Atom, Atom] = {}
     for step in way.steps:
         if isinstance(step, Passed):
             same[step.var] = same.get(step.value, step.value)
@@ -120,10 +114,10 @@ def _other_names(way: Way) -> dict[TypedAtom, TypedAtom]:
     return same
 
 
-def _beside(way: Way, same: dict[TypedAtom, TypedAtom]) -> dict[Register, Register]:
+def _beside(way: Way, same: dict[Atom, Atom]) -> dict[Register, Register]:
     """The variables of a way whose derivative it has computed, too."""
     steps = [
-        step for step in way.steps if isinstance(step, Do) and companion_of(step.op)
+        step for step in way.steps if isinstance(step, Let) and companion_of(step.op)
     ]
     made = {(s.op, same.get(s.args[0], s.args[0])): s.var for s in steps}
     found: dict[Register, Register] = {}
@@ -136,16 +130,16 @@ def _beside(way: Way, same: dict[TypedAtom, TypedAtom]) -> dict[Register, Regist
     return found
 
 
-def _unchanged(way: Way, same: dict[TypedAtom, TypedAtom]) -> set[TypedAtom]:
+def _unchanged(way: Way, same: dict[Atom, Atom]) -> set[Atom]:
     """The values that are the same each time that a loop's way is taken."""
     if way.loop is None:
         return set()
-    assert isinstance(way.end, Invoke), "a loop's way calls its function"
+    assert isinstance(way.end, Call), "a loop's way calls its function"
     passed = zip(way.loop.params, way.end.args, strict=True)
-    found: set[TypedAtom] = {*way.loop.live}
+    found: set[Atom] = {*way.loop.live}
     found.update(p for p, arg in passed if p == same.get(arg, arg))
     for step in way.steps:
-        if isinstance(step, Do) and not _is_changing(step.op):
+        if isinstance(step, Let) and not _is_changing(step.op):
             atoms = (same.get(atom, atom) for atom in step.args)
             if all(a in found or not isinstance(a, Register) for a in atoms):
                 found.add(step.var)
@@ -158,10 +152,10 @@ def _is_changing(op: str) -> bool:
 
 
 def _taken(
-    step: Do, useful: frozenset[Register], beside: Register | None
+    step: Let, useful: frozenset[Register], beside: Register | None
 ) -> list[Register]:
     """The values that the reverse of a step takes."""
-    atoms: list[TypedAtom] = []
+    atoms: list[Atom] = []
     if beside is not None:
         atoms = [beside] if step.args[0] in useful else []
     elif step.op == VECTOR_REF:

@@ -9,15 +9,16 @@ So in a program with such operators `vector-set` becomes `own-set`, whose value 
 another row than its operand, and which has both on the tape.
 """
 
-from retape.engines.vlad.compiler.ir._ir import Let, Lowered, all_functions
-from retape.engines.vlad.compiler.ir._ir import subterms as terms_inside
-from retape.engines.vlad.compiler.typed._each_items import each_takes
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
+from retape.engines.vlad.compiler.ir._ir import (
+    Atom,
+    Let,
+    Lowered,
     Register,
-    TypedAtom,
+    all_functions,
     letter_of,
+    subterms,
 )
+from retape.engines.vlad.compiler.typed._each_items import each_takes
 from retape.engines.vlad.language._each import each_of
 from retape.engines.vlad.operators._table import (
     MAKE_VECTOR,
@@ -42,7 +43,7 @@ def keeps_rows(module: Lowered) -> bool:
         term = terms.pop()
         if isinstance(term, Let) and _reads_rows(term.op):
             return True
-        terms += terms_inside(term)
+        terms += subterms(term)
     return False
 
 
@@ -59,7 +60,7 @@ def is_each(op: str) -> bool:
     return each_of(op) is not None
 
 
-def gives_row(step: Do) -> bool:
+def gives_row(step: Let) -> bool:
     """Whether an operator's value is a row, with adjoints whether useful or not."""
     return step.op in _GIVING_ROWS or (step.var.kind == "v" and is_each(step.op))
 
@@ -69,12 +70,12 @@ def gives_another(op: str) -> bool:
     return op in (*_GIVING_ROWS, *PRODUCTS) or is_each(op)
 
 
-def row_operands(step: Do) -> tuple[TypedAtom, ...]:
+def row_operands(step: Let) -> tuple[Atom, ...]:
     """The operands; where they are a list, without its marks."""
     return tuple(arg for arg in step.args if letter_of(arg) != "m")
 
 
-def each_atoms(step: Do) -> tuple[TypedAtom, ...]:
+def each_atoms(step: Let) -> tuple[Atom, ...]:
     """What the reverse of an operator on each item takes: rows for their adjoints."""
     read = each_takes(step.op).operands
     taken = [
@@ -86,7 +87,7 @@ def each_atoms(step: Do) -> tuple[TypedAtom, ...]:
     return (*made, *(arg for arg in taken if isinstance(arg, Register)))
 
 
-def product_takes(step: Do) -> tuple[TypedAtom, ...]:
+def product_takes(step: Let) -> tuple[Atom, ...]:
     """What the reverse of a product takes; the shape is its parts, after a mark."""
     if step.op == VECTOR_DOT:
         return step.args

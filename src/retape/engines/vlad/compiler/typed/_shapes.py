@@ -2,14 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from retape.engines.vlad.compiler.ir._ir import Atom, Let, Lit
-from retape.engines.vlad.compiler.typed._form import (
-    NIL,
-    Register,
-    Shape,
-    TypedAtom,
-    parts_of,
-)
+from retape.engines.vlad.compiler.ir._ir import NOTHING, Atom, Let, Lit, Register
+from retape.engines.vlad.compiler.typed._form import Shape, parts_of
 from retape.engines.vlad.compiler.typed._kinds import (
     LIST,
     REAL,
@@ -34,12 +28,12 @@ def is_refused(term: Let) -> bool:
 def shape_of(atom: Atom, known: Bindings, kind: Kind = UNIT) -> Shape:
     """An atom's value, where one of a kind is expected."""
     if isinstance(atom, Lit):
-        return NIL if kind == LIST else atom.value
-    assert isinstance(atom, str), "kinds agree"
+        return () if atom == NOTHING and kind != LIST else atom
+    assert isinstance(atom, Register), "kinds agree"
     return known[atom]
 
 
-def words_of(atom: Atom, known: Bindings, kind: Kind) -> tuple[TypedAtom, ...]:
+def words_of(atom: Atom, known: Bindings, kind: Kind) -> tuple[Atom, ...]:
     return tuple(parts_of(shape_of(atom, known, kind)))
 
 

@@ -8,7 +8,7 @@ are those that call it.
 from dataclasses import dataclass
 from functools import cached_property
 
-from retape.engines.vlad.compiler.ir._entered import entered, own_terms
+from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
     Branch,
@@ -23,12 +23,15 @@ from retape.engines.vlad.compiler.ir._ir import (
     Lowered,
     Match,
     Operate,
+    Register,
     Return,
+    Stop,
     Term,
     Tick,
     Uncons,
     all_functions,
     atoms_of,
+    terms_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.typed._kinds import (
@@ -90,7 +93,7 @@ def differentiates(module: Lowered) -> bool:
     return any(
         isinstance(term, Operate) and term.op != "j*"
         for fun in all_functions(module)
-        for term in own_terms(fun)
+        for term in terms_of(fun.body)
     )
 
 
@@ -103,7 +106,7 @@ def is_seldom_boxed(typable: Typable) -> bool:
     module, typed = typable.module, typable.functions
     taken = typed & set(module.definitions.values())
     others = [fun for fun in all_functions(module) if fun.index not in typed]
-    for term in (term for fun in others for term in own_terms(fun)):
+    for term in (term for fun in others for term in terms_of(fun.body)):
         if isinstance(term, Apply | Call):
             return False
         if isinstance(term, Operate) and term.op == "j*":
@@ -115,14 +118,14 @@ def is_seldom_boxed(typable: Typable) -> bool:
 
 
 def _callees(fun: Fun) -> set[int]:
-    return {term.function for term in own_terms(fun) if isinstance(term, Call)}
+    return {term.function for term in terms_of(fun.body) if isinstance(term, Call)}
 
 
 def _is_plain(fun: Fun, live: Liveness, kinds: Kinds) -> bool:
     names = {*fun.params, *live.functions[fun.index]}
     if any(kinds.of(name) == MIXED for name in names):
         return False
-    return all(_is_plain_term(term, kinds) for term in own_terms(fun))
+    return all(_is_plain_term(term, kinds) for term in terms_of(fun.body))
 
 
 def _is_plain_term(term: Term, kinds: Kinds) -> bool:
@@ -138,10 +141,10 @@ def _is_plain_term(term: Term, kinds: Kinds) -> bool:
         case Uncons():
             names = [term.car, term.cdr]
         case Cont():
-            names = [term.param]
-        case Match() | Branch() | Jump() | Return() | Call() | Fix() | Tick():
+            names = [*term.params]
+        case Match() | Branch() | Jump() | Return() | Call() | Fix() | Tick() | Stop():
             names = []
-    names += [a for a in atoms_of(term) if isinstance(a, str)]
+    names += [a for a in atoms_of(term) if isinstance(a, Register)]
     return all(kinds.of(name) != MIXED for name in names) and all(
-        isinstance(a, str) or hasattr(a, "value") for a in atoms_of(term)
+        isinstance(a, Register) or hasattr(a, "value") for a in atoms_of(term)
     )

@@ -9,22 +9,21 @@ doubles vary with the input, would need to know what the caller differentiates b
 
 from collections.abc import Callable
 
-from retape.engines.vlad.compiler.typed._derivatives import partials_of
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
-    Give,
-    Go,
-    IfTyped,
-    Invoke,
-    Join,
+from retape.engines.vlad.compiler.ir._ir import (
+    Atom,
+    Branch,
+    Call,
+    Cont,
+    Jump,
+    Let,
     Register,
+    Return,
     Stop,
-    Ticks,
-    TypedAtom,
-    TypedProgram,
-    parts_of,
+    Tick,
     terms_of,
 )
+from retape.engines.vlad.compiler.typed._derivatives import partials_of
+from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._row_operations import (
     CELL,
     SETS,
@@ -40,35 +39,35 @@ def useful_slots(program: TypedProgram) -> frozenset[Register]:
     found: set[Register] = set()
     edges: dict[Register, list[Register]] = {}
 
-    def flows(source: TypedAtom, to: TypedAtom) -> None:
+    def flows(source: Atom, to: Atom) -> None:
         if isinstance(source, Register) and isinstance(to, Register):
             edges.setdefault(to, []).append(source)
 
     params = {
-        term.name: tuple(parts_of(term.params))
+        term.name: term.params
         for fun in program.functions.values()
         for term in terms_of(fun.body)
-        if isinstance(term, Join)
+        if isinstance(term, Cont)
     }
     for fun in program.functions.values():
         for term in terms_of(fun.body):
             match term:
-                case Do():
+                case Let():
                     _operand_flows(term, found, flows)
-                case Go():
-                    for source, to in zip(term.args, params[term.join], strict=True):
+                case Jump():
+                    for source, to in zip(term.args, params[term.cont], strict=True):
                         flows(source, to)
-                case Give():
+                case Return():
                     found.update(
                         a
                         for a in term.args
                         if isinstance(a, Register) and a.kind == "d"
                     )
-                case Invoke():
+                case Call():
                     called = program.functions[term.function]
                     for source, to in zip(term.args, called.params, strict=True):
                         flows(source, to)
-                case IfTyped() | Join() | Stop() | Ticks():
+                case Branch() | Cont() | Stop() | Tick():
                     pass
     pending = list(found)
     while pending:
@@ -79,10 +78,10 @@ def useful_slots(program: TypedProgram) -> frozenset[Register]:
     return frozenset(found)
 
 
-Flow = Callable[[TypedAtom, TypedAtom], None]
+Flow = Callable[[Atom, Atom], None]
 
 
-def _operand_flows(term: Do, found: set[Register], flows: Flow) -> None:
+def _operand_flows(term: Let, found: set[Register], flows: Flow) -> None:
     if term.op in SETS:
         found |= {a for a in term.args[2:] if isinstance(a, Register)}
     elif term.op == CELL:

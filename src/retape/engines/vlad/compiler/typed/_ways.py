@@ -9,22 +9,20 @@ as profilers number the paths of a flow graph without loops (Ball and Larus 1996
 
 from dataclasses import dataclass, field
 
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
-    Give,
-    Go,
-    IfTyped,
-    Invoke,
-    Join,
+from retape.engines.vlad.compiler.ir._ir import (
+    Atom,
+    Branch,
+    Call,
+    Cont,
+    Jump,
+    Let,
     Register,
+    Return,
     Stop,
-    Ticks,
-    TypedAtom,
-    TypedFunction,
-    TypedProgram,
-    TypedTerm,
-    parts_of,
+    Term,
+    Tick,
 )
+from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.compiler.typed._row_operations import CELL, gives_row
 from retape.engines.vlad.operators._table import CDR
 
@@ -34,10 +32,10 @@ class Passed:
     """A join's variable that is another name of a value on this way."""
 
     var: Register
-    value: TypedAtom
+    value: Atom
 
 
-Step = Do | Passed
+Step = Let | Passed
 
 
 @dataclass(slots=True, eq=False)
@@ -55,11 +53,11 @@ class Way:
     """
 
     steps: tuple[Step, ...]
-    end: Go | Give | Invoke
+    end: Jump | Return | Call
     number: int = -1
     loop: TypedFunction | None = None
     leaves: TypedFunction | None = None
-    block: Join | None = None
+    block: Cont | None = None
 
 
 @dataclass(slots=True)
@@ -71,18 +69,20 @@ class Ways:
         blocks: The joins that are blocks, by name.
         joins: All joins.
         targets: The names of joins that ways of other blocks go to.
+        framed: The names of joins to which calls return.
     """
 
     ways: dict[int, Way] = field(default_factory=dict)
-    blocks: dict[str, Join] = field(default_factory=dict)
-    joins: dict[str, Join] = field(default_factory=dict)
+    blocks: dict[str, Cont] = field(default_factory=dict)
+    joins: dict[str, Cont] = field(default_factory=dict)
     targets: set[str] = field(default_factory=set)
+    framed: set[str] = field(default_factory=set)
 
-    def returned_to(self, join: Join | None) -> bool:
+    def returned_to(self, join: Cont | None) -> bool:
         """Whether only calls that return lead to a join: its ways say that one has."""
         return (
             join is not None
-            and join.frame is not None
+            and join.name in self.framed
             and join.name in self.blocks
             and join.name not in self.targets
         )
@@ -106,6 +106,7 @@ def find_ways(program: TypedProgram, useful: frozenset[Register]) -> Ways:
         TooManyWays: If there are so many that the general way is to be preferred.
     """
     finder = _Finder(useful)
+    finder.found.framed = {join.name for join in program.returns.values()}
     for function in program.functions.values():
         finder.function(function)
     for number, way in enumerate(finder.found.ways.values()):
@@ -132,44 +133,44 @@ class _Finder:
         for way in ways:
             self.found.ways[id(way.end)] = way
             self.steps += len(way.steps) + 1
-            if isinstance(way.end, Go):
-                self.found.targets.add(way.end.join)
+            if isinstance(way.end, Jump):
+                self.found.targets.add(way.end.cont)
             if self.steps > MOST_STEPS or len(self.found.ways) > MOST_WAYS:
                 raise TooManyWays
 
-    def _ways(self, term: TypedTerm) -> list[Way]:
+    def _ways(self, term: Term) -> list[Way]:
         match term:
-            case Ticks():
+            case Tick():
                 return self._ways(term.body)
-            case Do():
+            case Let():
                 ways = self._ways(term.body)
                 if not self._has_reverse(term):
                     return ways
                 return [Way((term, *way.steps), way.end) for way in ways]
-            case IfTyped():
+            case Branch():
                 return self._ways(term.then) + self._ways(term.other)
-            case Join():
+            case Cont():
                 return self._join(term)
             case Stop():
                 return []
-            case Go() | Give() | Invoke():
+            case Jump() | Return() | Call():
                 return [Way((), term)]
 
-    def _has_reverse(self, term: Do) -> bool:
+    def _has_reverse(self, term: Let) -> bool:
         """Whether an adjoint changes, if only because the variable ends here.
 
         What follows in a list is looked at again, where the reverse takes it.
         """
         return term.var in self.useful or term.op in (CELL, CDR) or gives_row(term)
 
-    def _join(self, term: Join) -> list[Way]:
+    def _join(self, term: Cont) -> list[Way]:
         self.found.joins[term.name] = term
         ways = self._ways(term.body)
         coming, others = [], []
         for way in ways:
-            goes = isinstance(way.end, Go) and way.end.join == term.name
+            goes = isinstance(way.end, Jump) and way.end.cont == term.name
             (coming if goes else others).append(way)
-        shared = term.frame is not None or term.name in self.found.targets
+        shared = term.name in self.found.framed | self.found.targets
         if not coming and not shared:
             return others
         inner = self._ways(term.cont)
@@ -182,10 +183,10 @@ class _Finder:
             return ways
         return others + [Way((*passed, *way.steps), way.end) for way in inner]
 
-    def _passed(self, term: Join, coming: list[Way]) -> "tuple[Step, ...] | None":
+    def _passed(self, term: Cont, coming: list[Way]) -> "tuple[Step, ...] | None":
         """The steps that lead to a join whichever way it is reached; or nothing."""
-        ends = [way.end for way in coming if isinstance(way.end, Go)]
-        params = tuple(parts_of(term.params))
+        ends = [way.end for way in coming if isinstance(way.end, Jump)]
+        params = term.params
         same = [
             len({_identity(end.args[i]) for end in ends}) == 1
             for i, _ in enumerate(params)
@@ -209,11 +210,9 @@ class _Finder:
 
 def _is_loop(way: Way, function: TypedFunction) -> bool:
     end = way.end
-    return (
-        isinstance(end, Invoke) and end.function == function.index and end.push is None
-    )
+    return isinstance(end, Call) and end.function == function.index and end.cont is None
 
 
-def _identity(atom: TypedAtom) -> object:
+def _identity(atom: Atom) -> object:
     """What makes two atoms the same: also the sign of a zero, and what a NaN is."""
     return atom if isinstance(atom, Register) else (type(atom), repr(atom))

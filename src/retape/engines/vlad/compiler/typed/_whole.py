@@ -9,19 +9,18 @@ not the negative zero, which an integer could not be.
 
 from collections.abc import Collection, Iterable
 
-from retape.engines.vlad.compiler.typed._form import (
-    Do,
-    Give,
-    Go,
-    Invoke,
-    Join,
-    Nil,
+from retape.engines.vlad.compiler.ir._ir import (
+    Atom,
+    Call,
+    Cont,
+    Jump,
+    Let,
+    Lit,
     Register,
-    TypedAtom,
-    TypedProgram,
-    parts_of,
+    Return,
     terms_of,
 )
+from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._row_operations import SETS
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import (
@@ -45,11 +44,12 @@ _FLOORS, _CHECKS = names_with(Trait.FLOOR), names_with(Trait.CHECK)
 _KEEPING_CHECKED = names_with(Trait.INTEGRAL | Trait.CHECK)
 
 
-def is_whole_constant(atom: TypedAtom) -> bool:
+def is_whole_constant(atom: Atom) -> bool:
     """Whether a constant is one, and not the negative zero."""
-    if isinstance(atom, Register | bool | Nil) or not abs(atom) <= _MOST_WHOLE:
+    value = atom.value if isinstance(atom, Lit) else None
+    if type(value) is not float or not abs(value) <= _MOST_WHOLE:
         return False
-    return float(atom).is_integer() and str(atom) != "-0.0"
+    return value.is_integer() and str(value) != "-0.0"
 
 
 def whole_slots(program: TypedProgram, outside: Collection[int]) -> frozenset[Register]:
@@ -83,18 +83,18 @@ class _Flows:
     """
 
     def __init__(self, program: TypedProgram, outside: Collection[int]) -> None:
-        self.steps: dict[Register, Do] = {}
-        self.sets: list[Do] = []
-        self.into: dict[Register, list[TypedAtom]] = {}
+        self.steps: dict[Register, Let] = {}
+        self.sets: list[Let] = []
+        self.into: dict[Register, list[Atom]] = {}
         self.outside: set[Register] = set()
         self._signed: set[Register] = set()
-        self._beside: dict[TypedAtom, list[TypedAtom]] = {}
+        self._beside: dict[Atom, list[Atom]] = {}
         self._program = program
         self._joins = {
             term.name: term
             for fun in program.functions.values()
             for term in terms_of(fun.body)
-            if isinstance(term, Join)
+            if isinstance(term, Cont)
         }
         self._gives, self._tails = self._values()
         for fun in program.functions.values():
@@ -108,42 +108,42 @@ class _Flows:
         for fun in program.functions.values():
             self._from_outside(w for w in fun.resume.words if w not in bound)
 
-    def _from_outside(self, words: Iterable[TypedAtom]) -> None:
+    def _from_outside(self, words: Iterable[Atom]) -> None:
         self.outside.update(w for w in words if isinstance(w, Register))
 
-    def _values(self) -> tuple[dict[int, list[Give]], dict[int, set[int]]]:
+    def _values(self) -> tuple[dict[int, list[Return]], dict[int, set[int]]]:
         """What functions give, and the functions that they leave that to."""
-        gives: dict[int, list[Give]] = {}
+        gives: dict[int, list[Return]] = {}
         tails: dict[int, set[int]] = {}
         for fun in self._program.functions.values():
             gives[fun.index], tails[fun.index] = [], set()
             for term in terms_of(fun.body):
-                if isinstance(term, Give):
+                if isinstance(term, Return):
                     gives[fun.index].append(term)
-                elif isinstance(term, Invoke) and term.push is None:
+                elif isinstance(term, Call) and term.cont is None:
                     tails[fun.index].add(term.function)
         return gives, tails
 
     def _note(self, term: object) -> None:
         match term:
-            case Do():
+            case Let():
                 if term.op in SETS:
                     self.sets.append(term)
                 else:
                     self.steps[term.var] = term
                 self._used(term)
-            case Go():
-                self._assigned(parts_of(self._joins[term.join].params), term.args)
-            case Give():
+            case Jump():
+                self._assigned(self._joins[term.cont].params, term.args)
+            case Return():
                 self._signs(term.args)
-            case Invoke():
+            case Call():
                 called = self._program.functions[term.function]
                 self._assigned(called.params, term.args)
-                if term.push is not None:
-                    self._signs(term.push.words)
-                    self._returned(term.function, term.push.code)
+                if term.cont is not None:
+                    self._signs(self._program.pushed(term.cont).words)
+                    self._returned(term.function, self._joins[term.cont].params)
 
-    def _used(self, step: Do) -> None:
+    def _used(self, step: Let) -> None:
         if step.op in PLACES:
             at = PLACES[step.op]
             self._signs(a for i, a in enumerate(step.args) if i != at)
@@ -157,19 +157,18 @@ class _Flows:
         elif step.op not in (*TESTS_OF_TWO, *_CHECKS):
             self._signs(step.args)
 
-    def _signs(self, atoms: Iterable[TypedAtom]) -> None:
+    def _signs(self, atoms: Iterable[Atom]) -> None:
         """The sign of a zero may be told where these are used."""
         self._signed.update(a for a in atoms if isinstance(a, Register))
 
-    def _assigned(self, params: Iterable[TypedAtom], args: Iterable[TypedAtom]) -> None:
+    def _assigned(self, params: Iterable[Atom], args: Iterable[Atom]) -> None:
         args = tuple(args)
         self._signs(args)
         for param, arg in zip(params, args, strict=True):
             if isinstance(param, Register):
                 self.into.setdefault(param, []).append(arg)
 
-    def _returned(self, function: int, code: int) -> None:
-        params = tuple(parts_of(self._program.returns[code].params))
+    def _returned(self, function: int, params: tuple[str, ...]) -> None:
         seen, pending = {function}, [function]
         while pending:
             index = pending.pop()
@@ -179,7 +178,7 @@ class _Flows:
             seen |= more
             pending += more
 
-    def before(self, atoms: Iterable[TypedAtom]) -> set[Register]:
+    def before(self, atoms: Iterable[Atom]) -> set[Register]:
         """The variables that have to be whole where these have to."""
         found: set[Register] = set()
         pending = list(atoms)
@@ -194,7 +193,7 @@ class _Flows:
                 pending += step.args
         return found
 
-    def compared(self, found: set[Register]) -> list[TypedAtom]:
+    def compared(self, found: set[Register]) -> list[Atom]:
         """What is compared with one of these."""
         steps = (do for do in self.steps.values() if do.op in TESTS_OF_TWO)
         return [a for do in steps if found & {*do.args} for a in do.args]
@@ -210,7 +209,7 @@ class _Flows:
             return self._computes(step, found)
         return all(a in found or is_whole_constant(a) for a in self.into.get(slot, ()))
 
-    def _computes(self, step: Do, found: set[Register]) -> bool:
+    def _computes(self, step: Let, found: set[Register]) -> bool:
         if step.op == VECTOR_LENGTH:
             return True
         given = [a in found or is_whole_constant(a) for a in step.args]
@@ -228,17 +227,17 @@ class _Flows:
             self._is_integral(a, found, {}) for a in step.args
         )
 
-    def _is_plain_sum(self, atom: TypedAtom, found: set[Register]) -> bool:
+    def _is_plain_sum(self, atom: Atom, found: set[Register]) -> bool:
         step = self.steps.get(atom) if isinstance(atom, Register) else None
         return step is not None and step.op in _SUMS and self._computes(step, found)
 
-    def _is_plain(self, atom: TypedAtom, found: set[Register]) -> bool:
+    def _is_plain(self, atom: Atom, found: set[Register]) -> bool:
         """Whether an operand is whole, and surely no negative zero."""
         if not isinstance(atom, Register):
             return is_whole_constant(atom)
         return atom in found and not self._may_be_negative_zero(atom)
 
-    def _may_be_negative_zero(self, slot: TypedAtom) -> bool:
+    def _may_be_negative_zero(self, slot: Atom) -> bool:
         step = self.steps.get(slot) if isinstance(slot, Register) else None
         if step is not None and step.op in _CHECKS:
             return self._may_be_negative_zero(step.args[0])
@@ -253,7 +252,7 @@ class _Flows:
 
     def _is_integral(
         self,
-        atom: TypedAtom,
+        atom: Atom,
         found: set[Register],
         known: dict[Register, bool],
     ) -> bool:

@@ -9,10 +9,7 @@ from typing import Any
 from retape._errors import GradientTypeError, PlanError
 from retape.engines.vlad.python.call._arguments import innermost, no_function
 from retape.engines.vlad.python.call._callable import CompiledCallable
-from retape.engines.vlad.python.call._values import (
-    Tangent,
-    type_of,
-)
+from retape.engines.vlad.python.call._values import Tangent, type_of
 from retape.engines.vlad.python.expressions._derivative_calls import (
     pullback_call,
     pushforward_call,
@@ -27,9 +24,7 @@ from retape.engines.vlad.python.read._types import (
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._statics import function_key
-from retape.engines.vlad.session._engines import (
-    EngineName,
-)
+from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
 
 NOT_ALIKE = (

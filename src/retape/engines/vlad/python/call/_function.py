@@ -29,9 +29,7 @@ from retape.engines.vlad.python.read._source import CompileError
 from retape.engines.vlad.python.read._types import FLOAT, INT, kind_of_type
 from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Store
-from retape.engines.vlad.session._engines import (
-    EngineName,
-)
+from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
 
 _YOUNG = 30

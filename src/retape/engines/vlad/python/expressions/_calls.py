@@ -12,11 +12,7 @@ from retape.engines.vlad.python.expressions._derivative_calls import derivative_
 from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
 from retape.engines.vlad.python.expressions._records import is_record
 from retape.engines.vlad.python.expressions._unit import Nested, Terms
-from retape.engines.vlad.python.library._table import (
-    FUNCTIONS,
-    METHODS,
-    known_function,
-)
+from retape.engines.vlad.python.library._table import FUNCTIONS, METHODS, known_function
 from retape.engines.vlad.python.read._advice import instead_of_derivative
 from retape.engines.vlad.python.read._names import default_of, parameters
 from retape.engines.vlad.python.read._records import is_record_class

@@ -9,14 +9,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from retape.engines.vlad.language._core import (
-    Const,
-    Core,
-    PConst,
-    Prim,
-    PVar,
-    Var,
-)
+from retape.engines.vlad.language._core import Const, Core, PConst, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.read._types import (

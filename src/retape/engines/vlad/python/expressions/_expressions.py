@@ -42,11 +42,7 @@ from retape.engines.vlad.python.read._types import (
     kind_of_type,
 )
 from retape.engines.vlad.python.read._variables import Variables, share
-from retape.engines.vlad.python.terms._arithmetic import (
-    Arithmetic,
-    Operand,
-    literal,
-)
+from retape.engines.vlad.python.terms._arithmetic import Arithmetic, Operand, literal
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 from retape.engines.vlad.python.terms._statics import static_value
 

@@ -25,11 +25,7 @@ from retape.engines.vlad.python.read._types import (
     kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
-from retape.engines.vlad.python.terms._array_terms import (
-    items_of,
-    opened,
-    product_of,
-)
+from retape.engines.vlad.python.terms._array_terms import items_of, opened, product_of
 from retape.engines.vlad.python.terms._core_builder import tuple_of
 
 _FILLED = {"zeros": 0.0, "empty": 0.0, "ones": 1.0}

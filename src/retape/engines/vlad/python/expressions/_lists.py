@@ -11,15 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from retape.engines.vlad.language._core import (
-    Const,
-    Core,
-    If,
-    Pattern,
-    Prim,
-    PVar,
-    Var,
-)
+from retape.engines.vlad.language._core import Const, Core, If, Pattern, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import (
     ADD,

@@ -57,21 +57,22 @@ def smaller(x: Any, y: Any) -> Any:
     return min(x, y) if y == y else y
 
 
-def hypotenuse(a: Any, b: Any) -> Any:
-    """The root of the sum of squares.
-
-    Where a square could overflow or vanish, both are divided by the larger one.
-    """
-    x, y = float(a), float(b)
-    squares = x * x + y * y
+def hypotenuse(x: Any, y: Any) -> Any:
+    """The root of the sum of squares, where none could overflow or vanish."""
+    squares = float(x) * x + float(y) * y
     if 1e-290 < squares < 1e300:
         return np.sqrt(squares)
+    return scaled_hypotenuse(abs(float(x)), abs(float(y)))
+
+
+def scaled_hypotenuse(x: Any, y: Any) -> Any:
+    """Both are divided by the larger one."""
     # No number is not larger than zero; so an infinity is found beside one.
-    most = max(max(0.0, abs(x)), abs(y))
+    most = max(max(0.0, x), y)
     if not math.isfinite(most):
         return most
     if most == 0.0:
-        return abs(x) + abs(y)
+        return x + y
     p, q = x / most, y / most
     return most * np.sqrt(p * p + q * q)
 

@@ -32,11 +32,7 @@ from retape.engines.vlad.python.read._types import (
     holds_arrays,
     join,
 )
-from retape.engines.vlad.python.read._variables import (
-    Variable,
-    Variables,
-    parting,
-)
+from retape.engines.vlad.python.read._variables import Variable, Variables, parting
 from retape.engines.vlad.python.statements._assignments import (
     Assignments,
     are_fresh,

@@ -18,11 +18,7 @@ from retape.engines.vlad.python.read._types import (
     RecordType,
     TupleType,
 )
-from retape.engines.vlad.python.terms._arithmetic import (
-    LARGEST_INT,
-    Operand,
-    literal,
-)
+from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT, Operand, literal
 from retape.engines.vlad.python.terms._core_builder import tuple_of
 
 
