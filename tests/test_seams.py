@@ -34,7 +34,7 @@ SEAMS = {
     "retape.engines.vlad.compiler.ir._check": "the checker of the form",
     "retape.engines.vlad.compiler.ir._ir": "the form",
     "retape.engines.vlad.compiler.ir._pretty": "its text",
-    "retape.engines.vlad.evaluators": "the interpreter, on which the paper's figures run",
+    "retape.engines.vlad.evaluators": "the interpreter, for the paper's figures",
     "retape.engines.vlad.operators": "the table of operators, and a row that is added",
     "retape.engines.vlad.language._program": "a program that was read",
     "retape.engines.vlad.values": "values of the language, its reals and walks",
