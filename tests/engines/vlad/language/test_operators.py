@@ -31,7 +31,7 @@ IDEAS: dict[str, set[str]] = {
 ABOUT_SIGNS = {
     "language/_program.py",  # of the VLAD that it writes
     "operators/_partials.py",
-    "ir/_operator_text.py",  # of C
+    "ir/_c_text.py",  # of C
     # the ends of what is shown, as `<native function f>`
     *("values/_values.py", "values/_versioned_arrays.py", "session/_module.py"),
     *("call/_function.py", "read/_records.py", "statements/_instance.py"),

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from retape.engines.vlad.compiler.adjoint._emit_typed import NOTHING_TYPED, typed_text
 from retape.engines.vlad.compiler.emit._emit import Emission
 from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
+from retape.engines.vlad.compiler.ir._c_text import files_of
 from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
-from retape.engines.vlad.compiler.ir._files import files_of
 from retape.engines.vlad.compiler.ir._ir import Lowered
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.ir._packing import pack_frames

@@ -13,8 +13,7 @@ an operand's value has arrived; the latter are the bodies of `lambda3`.
 
 from typing import Any
 
-from retape.engines.vlad.evaluators._code import Instr, Translator
-from retape.engines.vlad.evaluators._layout import Layout
+from retape.engines.vlad.evaluators._code import Instr, Layout, Translator
 from retape.engines.vlad.language._core import (
     App,
     Const,
@@ -27,7 +26,7 @@ from retape.engines.vlad.language._core import (
     Var,
 )
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.language._free_variables import FreeVariables
+from retape.engines.vlad.language._names import FreeVariables
 from retape.engines.vlad.values._primitives import Table
 
 PUSH, VAR, CONST, MAKE, GROUP, NULLARY = range(6)

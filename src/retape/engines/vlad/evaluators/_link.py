@@ -7,8 +7,7 @@ What a function of a letrec holds stands at places one behind the other, so that
 slice of the environment makes a sibling.
 """
 
-from retape.engines.vlad.evaluators._code import Instr, Translator
-from retape.engines.vlad.evaluators._layout import Layout
+from retape.engines.vlad.evaluators._code import Instr, Layout, Translator
 from retape.engines.vlad.language._core import (
     App,
     Const,

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import App, Core
+from retape.engines.vlad.language._names import Scope
 from retape.engines.vlad.language._reader import Form, Symbol
-from retape.engines.vlad.language._scope import Scope
 from retape.engines.vlad.language._syntax_checks import (
     Definition,
     bindings_of,

@@ -19,9 +19,9 @@ from retape.engines.vlad.language._core import (
 )
 from retape.engines.vlad.language._diagnostics import SyntaxFault, Where
 from retape.engines.vlad.language._forms import FORMS
+from retape.engines.vlad.language._names import Names, Scope
 from retape.engines.vlad.language._parameters import Parameters
 from retape.engines.vlad.language._reader import Datum, Form, Literal, Symbol, Text
-from retape.engines.vlad.language._scope import Names, Scope
 from retape.engines.vlad.language._syntax_checks import (
     Definition,
     is_form,

@@ -19,8 +19,8 @@ from retape.engines.vlad.language._core import (
     PVar,
     Var,
 )
+from retape.engines.vlad.language._names import Scope
 from retape.engines.vlad.language._reader import Datum, Form, Symbol
-from retape.engines.vlad.language._scope import Scope
 from retape.engines.vlad.language._syntax_checks import constant, refuse, require
 from retape.engines.vlad.operators._table import CONS
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from retape.engines.vlad.language._builtins import RESERVED
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
+from retape.engines.vlad.language._names import Names
 from retape.engines.vlad.language._reader import Datum, Form, Literal, Symbol
-from retape.engines.vlad.language._scope import Names
 from retape.engines.vlad.language._syntax_checks import refuse, require
 
 

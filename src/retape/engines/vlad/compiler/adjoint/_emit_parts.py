@@ -17,7 +17,7 @@ from retape.engines.vlad.compiler.adjoint._emit_reverse import (
     ReverseEmission,
 )
 from retape.engines.vlad.compiler.adjoint._names import TapeNames
-from retape.engines.vlad.compiler.ir._files import NEXT_FILE
+from retape.engines.vlad.compiler.ir._c_text import NEXT_FILE
 from retape.engines.vlad.compiler.ir._ir import Cont, Register, terms_of
 from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded

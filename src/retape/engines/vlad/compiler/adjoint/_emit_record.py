@@ -2,21 +2,22 @@
 
 from collections.abc import Callable, Iterator
 
-from retape.engines.vlad.compiler.adjoint._emit_each import record_each
 from retape.engines.vlad.compiler.adjoint._emit_frames import (
     ON_TAPE,
     TYPES,
     FrameEmission,
 )
-from retape.engines.vlad.compiler.adjoint._emit_held import (
+from retape.engines.vlad.compiler.adjoint._emit_rows import (
     LISTS,
     own_set,
     record_dot,
+    record_each,
     record_product,
 )
 from retape.engines.vlad.compiler.adjoint._names import TapeNames
 from retape.engines.vlad.compiler.adjoint._tables import type_of_value
 from retape.engines.vlad.compiler.adjoint._unchanged import applied_again
+from retape.engines.vlad.compiler.ir._c_text import operator_text
 from retape.engines.vlad.compiler.ir._ir import (
     Atom,
     Branch,
@@ -30,7 +31,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Term,
     Tick,
 )
-from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import is_each

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from retape.engines.vlad.compiler.adjoint._emit_parts import parts_text
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
-from retape.engines.vlad.compiler.ir._files import NEXT_FILE
+from retape.engines.vlad.compiler.ir._c_text import NEXT_FILE
 from retape.engines.vlad.compiler.ir._ir import Call, Lowered, all_functions, terms_of
 from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering

@@ -1,9 +1,10 @@
 """The reverse of one way through typed code, as straight C."""
 
 from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
-from retape.engines.vlad.compiler.adjoint._emit_each import reverse_each
 from retape.engines.vlad.compiler.adjoint._emit_frames import ON_TAPE
+from retape.engines.vlad.compiler.adjoint._emit_rows import reverse_each
 from retape.engines.vlad.compiler.adjoint._names import words_in
+from retape.engines.vlad.compiler.ir._c_text import operator_text
 from retape.engines.vlad.compiler.ir._ir import (
     NOTHING,
     Atom,
@@ -14,7 +15,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Return,
     letter_of,
 )
-from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.compiler.typed._derivatives import companion_of, partials_of
 from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded

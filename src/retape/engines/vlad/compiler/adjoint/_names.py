@@ -1,8 +1,8 @@
 """Names and texts in the C of typed code."""
 
-from retape.engines.vlad.compiler.adjoint._emit_each import EachFunctions
+from retape.engines.vlad.compiler.adjoint._emit_rows import EachFunctions
+from retape.engines.vlad.compiler.ir._c_text import real_text
 from retape.engines.vlad.compiler.ir._ir import Atom, Lit, Register, letter_of
-from retape.engines.vlad.compiler.ir._operator_text import real_text
 from retape.engines.vlad.compiler.typed._whole import is_whole_constant
 
 _FIRST_NUMBER = 3

@@ -16,13 +16,12 @@ from retape.engines.vlad.compiler.emit._output import Output, label
 from retape.engines.vlad.compiler.emit._parts import (
     PART_TERMS,
     Part,
+    assemble,
     grouped,
     is_closed,
 )
 from retape.engines.vlad.compiler.emit._runs import run_of, write_run
-from retape.engines.vlad.compiler.emit._skeleton import assemble
 from retape.engines.vlad.compiler.emit._static_data import constant_text, static_data
-from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
     Branch,
@@ -43,6 +42,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Uncons,
     all_functions,
     atoms_of,
+    entered,
     local_functions,
     terms_of,
 )

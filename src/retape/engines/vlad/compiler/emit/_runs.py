@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from retape.engines.vlad.compiler.emit._operations import of_primals
 from retape.engines.vlad.compiler.emit._output import Output
+from retape.engines.vlad.compiler.ir._c_text import operator_text
 from retape.engines.vlad.compiler.ir._ir import Atom, Let, Lit, Register, Term, Tick
-from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import NEGATE, OPERATORS
 

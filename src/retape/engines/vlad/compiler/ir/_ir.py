@@ -323,3 +323,14 @@ def local_functions(term: Term) -> Iterator[Fun]:
             yield from top.functions
             stack.extend(function.body for function in top.functions)
         stack.extend(subterms(top))
+
+
+def entered(module: Lowered) -> set[int]:
+    """The functions of closures that the program makes, and those that the host has."""
+    found = set(module.definitions.values())
+    for fun in all_functions(module):
+        for term in terms_of(fun.body):
+            if isinstance(term, Close):
+                found.add(term.function)
+            found |= {a.function for a in atoms_of(term) if isinstance(a, FunRef)}
+    return found

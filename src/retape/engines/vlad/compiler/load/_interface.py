@@ -1,9 +1,14 @@
 """The C interface of a loaded program, `runtime/api.h`, as Python calls it."""
 
+import _ctypes
 import ctypes
+import os
 from collections.abc import Callable
 from ctypes import c_double, c_int, c_int32, c_int64
 from typing import Any
+
+from retape._native_code import load
+from retape.engines.vlad.compiler.load._c_compiler import TOOLS
 
 _CALLS = (
     "apply closure operate advance stage finish bytes same export import census freeze "
@@ -61,3 +66,19 @@ def let_signals_in(library: Any) -> Callable[[], int] | None:
     found = [ctypes.cast(getattr(python, name), ctypes.c_void_p) for name in _SIGNALS]
     library.vlad_signals((ctypes.c_void_p * len(found))(*(f.value for f in found)))
     return ctypes.PYFUNCTYPE(ctypes.c_int)(("vlad_reraise", library))
+
+
+class SharedObject:
+    """An object's functions, as attributes of `dll`, until it is closed."""
+
+    def __init__(self, image: bytes) -> None:
+        self.dll, self._descriptor = load(TOOLS, image, ctypes.CDLL)
+
+    def close(self) -> None:
+        """Unload the object; none of its functions may be called any more."""
+        handle, self.dll._handle = self.dll._handle, 0
+        if handle and hasattr(_ctypes, "dlclose"):
+            _ctypes.dlclose(handle)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -17,10 +17,10 @@ from retape.engines.vlad.compiler.load._interface import (
     READ,
     WRITE,
     Request,
+    SharedObject,
     declared,
     let_signals_in,
 )
-from retape.engines.vlad.compiler.load._shared_object import SharedObject
 from retape.engines.vlad.compiler.load._tokens import from_tokens, request_of
 from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.language._diagnostics import RunError, Where

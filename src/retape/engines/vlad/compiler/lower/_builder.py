@@ -1,6 +1,10 @@
-"""Terms from what is denoted: atoms, pairs, and the places where values go."""
+"""What a variable stands for while it is converted, and terms of it.
+
+An atom, a function that is only called, or a pair that may never be built.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from retape.engines.vlad.compiler.ir._ir import (
@@ -19,19 +23,56 @@ from retape.engines.vlad.compiler.ir._ir import (
     Term,
     Tick,
 )
-from retape.engines.vlad.compiler.lower._denoted import (
-    Context,
-    Denoted,
-    Facts,
-    Known,
-    Pair,
-    Rest,
-    To,
-    TopLevel,
-)
-from retape.engines.vlad.language._core import Pattern
+from retape.engines.vlad.language._core import Lambda, Pattern
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import CONS
+
+
+@dataclass(frozen=True, slots=True)
+class TopLevel:
+    """A definition or builtin, where it is only mentioned."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A local function that is only called; or a sibling in an escaping group.
+
+    `env` holds the group's variables, if a sibling may have to become a closure.
+    """
+
+    index: int
+    source: Lambda
+    env: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A pair that has not been built: an argument tuple on its way to a parameter."""
+
+    car: "Denoted"
+    cdr: "Denoted"
+
+
+Denoted = Atom | TopLevel | Known | Pair
+Env = dict[str, Denoted]
+Facts = dict[Atom, tuple[Atom, Atom]]
+"""The parts of variables that are known to be pairs."""
+
+Rest = Callable[[Denoted, Facts], Term]
+
+
+@dataclass(frozen=True, slots=True)
+class To:
+    """Deliver a value to a named continuation."""
+
+    cont: str
+
+
+RETURN = None
+Context = Rest | To | None
+"""What becomes of a value: the rest of a term, a continuation, or a return."""
 
 
 class Builder:

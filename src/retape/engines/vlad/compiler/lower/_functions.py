@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from retape.engines.vlad.compiler.lower._denoted import Env, Known
+from retape.engines.vlad.compiler.lower._builder import Env, Known
 from retape.engines.vlad.compiler.lower._escape import Escapes
 from retape.engines.vlad.language._core import Core, Lambda, Letrec
 

@@ -23,10 +23,9 @@ from retape.engines.vlad.compiler.ir._ir import (
     Operate,
     Term,
 )
-from retape.engines.vlad.compiler.lower._builder import Builder, tick
-from retape.engines.vlad.compiler.lower._calls import Calls
-from retape.engines.vlad.compiler.lower._denoted import (
+from retape.engines.vlad.compiler.lower._builder import (
     RETURN,
+    Builder,
     Context,
     Denoted,
     Env,
@@ -35,7 +34,9 @@ from retape.engines.vlad.compiler.lower._denoted import (
     Pair,
     To,
     TopLevel,
+    tick,
 )
+from retape.engines.vlad.compiler.lower._calls import Calls
 from retape.engines.vlad.compiler.lower._functions import Functions
 from retape.engines.vlad.language._builtins import BUILTINS, DERIVATIVES, NOWHERE
 from retape.engines.vlad.language._core import (

@@ -8,7 +8,7 @@ product within the operator gave is computed again, item by item in registers.
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from retape.engines.vlad.compiler.ir._operator_text import operator_text, real_text
+from retape.engines.vlad.compiler.ir._c_text import operator_text, real_text
 from retape.engines.vlad.compiler.typed._derivatives import partials_of
 from retape.engines.vlad.language._each import (
     Each,

@@ -1,11 +1,11 @@
 """Pass: the intermediate form to the typed form; tuples become their parts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
     NOTHING,
     Apply,
+    Atom,
     Branch,
     Call,
     Close,
@@ -24,6 +24,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Tick,
     Uncons,
     all_functions,
+    entered,
 )
 from retape.engines.vlad.compiler.ir._liveness import Costs
 from retape.engines.vlad.compiler.typed._form import (
@@ -43,15 +44,9 @@ from retape.engines.vlad.compiler.typed._kinds import (
     TRUTH,
     UNIT,
     Kind,
+    signature_of,
 )
 from retape.engines.vlad.compiler.typed._row_operations import CELL, keeps_rows
-from retape.engines.vlad.compiler.typed._shapes import (
-    Bindings,
-    is_refused,
-    shape_of,
-    slots_of,
-    words_of,
-)
 from retape.engines.vlad.compiler.typed._typed_functions import Typable
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
 from retape.engines.vlad.operators._table import (
@@ -63,6 +58,37 @@ from retape.engines.vlad.operators._table import (
     OWN_SET,
     VECTOR_SET,
 )
+
+Bindings = dict[str, Shape]
+
+
+def is_refused(term: Let) -> bool:
+    """Whether an operand is a constant that the operator does not take."""
+    wanted, _ = signature_of(term.op) or ((), REAL)
+    given = zip(term.args, wanted, strict=False)
+    return any(
+        isinstance(atom, Lit) and (type(atom.value) is not float or kind != REAL)
+        for atom, kind in given
+    )
+
+
+def shape_of(atom: Atom, known: Bindings, kind: Kind = UNIT) -> Shape:
+    """An atom's value, where one of a kind is expected."""
+    if isinstance(atom, Lit):
+        return () if atom == NOTHING and kind != LIST else atom
+    assert isinstance(atom, Register), "kinds agree"
+    return known[atom]
+
+
+def words_of(atom: Atom, known: Bindings, kind: Kind) -> tuple[Atom, ...]:
+    return tuple(parts_of(shape_of(atom, known, kind)))
+
+
+def slots_of(shapes: "Sequence[Shape] | Iterator[Shape]") -> Iterator[Register]:
+    """The variables in some values, each once."""
+    atoms = (part for shape in shapes for part in parts_of(shape))
+    yield from dict.fromkeys(a for a in atoms if isinstance(a, Register))
+
 
 _LETTERS = {REAL: "d", TRUTH: "b", ROW: "v", LIST: "l"}
 

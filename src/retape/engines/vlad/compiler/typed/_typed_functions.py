@@ -8,7 +8,6 @@ are those that call it.
 from dataclasses import dataclass
 from functools import cached_property
 
-from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
     Branch,
@@ -31,6 +30,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Uncons,
     all_functions,
     atoms_of,
+    entered,
     terms_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness

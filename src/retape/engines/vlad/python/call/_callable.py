@@ -13,17 +13,18 @@ from retape.driver._report import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
 from retape.engines.vlad.language._diagnostics import RunError, TooLong, Where
 from retape.engines.vlad.language._program import deep_recursion
-from retape.engines.vlad.python.call._printed import Printer
 from retape.engines.vlad.python.call._values import (
     argument_to_language,
     result_to_python,
     type_of,
 )
 from retape.engines.vlad.python.expressions._expressions import Expressions
-from retape.engines.vlad.python.expressions._unit import Unit
+from retape.engines.vlad.python.expressions._unit import Printed, Unit
 from retape.engines.vlad.python.read._source import CompileError
 from retape.engines.vlad.python.read._types import (
+    BOOL,
     FLOAT,
+    INT,
     UNKNOWN,
     ArrayType,
     FunctionType,
@@ -48,6 +49,44 @@ from retape.engines.vlad.session._options import check_engine, check_plan
 from retape.engines.vlad.values._looks import looks_of
 from retape.engines.vlad.values._values import Value
 from retape.plan._base import Plan
+
+
+class Printer:
+    """Takes the reals: the number of a `print`, and then what is printed by it."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._now: Printed | None = None
+        self._values: list[float] = []
+
+    def begin(self) -> None:
+        """Forget what a run has left that was stopped."""
+        self._now, self._values = None, []
+
+    def __call__(self, value: float) -> None:
+        if self._now is None:
+            self._now = self._unit.prints[int(value)]
+        else:
+            self._values.append(value)
+        if len(self._values) == self._now.count:
+            done, values = self._now, self._values
+            self.begin()
+            print(_as_printed(done, values), end=done.end)
+
+
+def _as_printed(done: Printed, values: list[float]) -> str:
+    numbers = iter(values)
+    found: list[str] = []
+    for part in done.parts:
+        if isinstance(part, str):
+            found.append(part)
+            continue
+        type_, form = part
+        value = next(numbers)
+        shown = bool(value) if type_ is BOOL else int(value) if type_ is INT else value
+        found.append(format(shown, form) if form else str(shown))
+    return "".join(found)
+
 
 ROOT = "root"
 

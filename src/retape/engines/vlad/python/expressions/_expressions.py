@@ -10,7 +10,6 @@ from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import NEGATE
 from retape.engines.vlad.python.expressions._array_items import ArrayItems
 from retape.engines.vlad.python.expressions._array_parts import ArrayParts
-from retape.engines.vlad.python.expressions._array_products import ArrayProducts
 from retape.engines.vlad.python.expressions._arrays import Arrays
 from retape.engines.vlad.python.expressions._calls import CallTranslator
 from retape.engines.vlad.python.expressions._conditions import Conditions
@@ -69,7 +68,6 @@ class Expressions:
         self.conditions = Conditions(self)
         self.arrays = Arrays(self)
         self.wholes = WholeArrays(self)
-        self.products = ArrayProducts(self)
         self.items = ArrayItems(self)
         self.parts = ArrayParts(self)
         self.lists = Lists(self)
@@ -243,7 +241,7 @@ class Expressions:
         for each in (left.type, right.type):
             self.refuse_ints(node, each)
         if isinstance(op, ast.MatMult):
-            return self.products.product(node, left, right)
+            return self.arrays.product(node, left, right)
         if isinstance(left.type, ArrayType) or isinstance(right.type, ArrayType):
             if type(op) not in ON_ARRAYS:
                 self.refuse(

@@ -359,7 +359,7 @@ _Rule = Callable[[LibraryCalls, ast.AST, LibraryFunction, list[Operand]], Operan
 _LIBRARY_RULES: dict[str, _Rule] = {
     "array": LibraryCalls._of_list,
     "copy": lambda self, node, row, args: self._owner.wholes.copy(node, args[0]),
-    "dot": lambda self, node, row, args: self._owner.products.product(node, *args),
+    "dot": lambda self, node, row, args: self._owner.arrays.product(node, *args),
     "flatten": LibraryCalls._shaped,
     "float": LibraryCalls._float,
     "rounded_down": LibraryCalls._floor,

@@ -26,8 +26,8 @@ from retape.engines.vlad.operators._table import (
     VECTOR_SET,
 )
 from retape.engines.vlad.python.expressions._unit import Terms
-from retape.engines.vlad.python.library import _lists, _parts
-from retape.engines.vlad.python.read._comprehensions import as_function
+from retape.engines.vlad.python.library import _parts
+from retape.engines.vlad.python.read._names import as_function
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 _ROW = ArrayType(1)
 _OF_ALL = {
-    "sum": _lists.total_of,
-    "max": _lists.largest_of,
-    "min": _lists.smallest_of,
+    "sum": _parts.total_of,
+    "max": _parts.largest_of,
+    "min": _parts.smallest_of,
 }
 """Functions of Python that take a list."""
 
@@ -348,7 +348,7 @@ class Lists(Terms):
                 return data
             sizes = [Operand(first, INT), Operand(wide, INT)]
             given = [Operand(data, _ROW), *sizes]
-            return owner.written(node, _lists.with_room, given).core
+            return owner.written(node, _parts.with_room, given).core
 
         def filled(wide: Core, put: Callable[[Core, Core], Core]) -> Core:
             is_one = isinstance(wide, Const) and wide.value == 1.0
@@ -364,7 +364,7 @@ class Lists(Terms):
         def of_array(values: Core) -> Core:
             row = Operand(values, _ROW)
             sizes = [Operand(count, INT), Operand(width, INT), row]
-            wide = owner.written(node, _lists.width_with, sizes).core
+            wide = owner.written(node, _parts.width_with, sizes).core
 
             def put(data: Core, start: Core, width: Core) -> Core:
                 given = [*_stretch(data, start, width), row]

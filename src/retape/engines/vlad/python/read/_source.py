@@ -1,8 +1,12 @@
 """A Python function's text: found, parsed, with places for messages."""
 
+import __future__
+
 import ast
 import builtins
 import inspect
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -11,8 +15,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
+from retape._reads import codes_in
 from retape.engines.vlad.language._diagnostics import Source, VladError, Where
-from retape.engines.vlad.python.read._changed import is_changed
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 MISSING = object()
@@ -192,3 +196,45 @@ def _lookup(function: FunctionType) -> Callable[[str], Any]:
         return getattr(builtins, name, MISSING) if found is MISSING else found
 
     return lookup
+
+
+_CLOCK_TICK = 2.0
+_BEGIN = time.time() - _CLOCK_TICK
+_FUTURE = sum(
+    getattr(__future__, name).compiler_flag for name in __future__.all_feature_names
+)
+
+
+def is_changed(function: FunctionType, text: str) -> bool:
+    """Tell whether a text is another one than a function was made of.
+
+    A file that is older than this process was read as it is. (Tools that change the
+    code of what they import, as pytest does, would not be told from a change.)
+    """
+    code = function.__code__
+    try:
+        if os.stat(code.co_filename).st_mtime < _BEGIN:
+            return False
+    except OSError:  # the cell of a notebook
+        pass
+    try:
+        codes = _codes_of(text, code.co_filename, code.co_flags & _FUTURE)
+    except SyntaxError:  # `await` in a cell
+        return False
+    return _shape(code) not in codes
+
+
+@cache
+def _codes_of(text: str, path: str, flags: int) -> frozenset[object]:
+    module = compile(text, path, "exec", flags, dont_inherit=True)
+    return frozenset(_shape(each) for each in codes_in(module))
+
+
+def _shape(code: CodeType) -> object:
+    """All that a code object does, and its first line."""
+    constants = tuple(
+        _shape(each) if isinstance(each, CodeType) else repr(each)
+        for each in code.co_consts
+    )
+    variables = code.co_names, code.co_varnames, code.co_freevars
+    return code.co_name, code.co_firstlineno, code.co_code, variables, constants

@@ -16,8 +16,7 @@ from retape.engines.vlad.language._core import (
     pattern_names,
 )
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.language._free_variables import FreeVariables
-from retape.engines.vlad.language._scope import Names
+from retape.engines.vlad.language._names import FreeVariables, Names
 from retape.engines.vlad.operators._table import CONS
 
 

@@ -1,4 +1,4 @@
-"""Operators on doubles as expressions of C."""
+"""Texts of C that all who write it have in common: operators, constants, files."""
 
 from retape.engines.vlad.operators._partials import filled
 from retape.engines.vlad.operators._table import OPERATORS
@@ -25,3 +25,12 @@ def real_text(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "HUGE_VAL" if value > 0 else "(-HUGE_VAL)"
     return f"({value.hex()})" if str(value).startswith("-") else value.hex()
+
+
+NEXT_FILE = "/* The next file. */"
+"""The line between two files."""
+
+
+def files_of(text: str) -> tuple[str, ...]:
+    """The files of a text."""
+    return tuple(text.split(NEXT_FILE))
