@@ -54,16 +54,21 @@ class Arrays(Terms):
                 case "size":
                     data = items_of(self._build, where, core, type_.rank)
                     return Operand(length_of(where, data), INT)
-                case "shape" if type_.rank == 1:
-                    return Operand(length_of(where, core), TupleType((INT,)))
                 case "shape":
-                    shape = shape_term(self._build, where, core, type_.rank)
-                    return Operand(shape, TupleType((INT,) * type_.rank))
+                    return self._shape(node, array)
         return self.refuse(
             node,
             f"`.{node.attr}` of {kind_of_type(type_)} is not compiled; an array "
             "has `shape`, `size`, `ndim`, `T` and methods such as `copy()`",
         )
+
+    def _shape(self, node: ast.AST, array: Operand) -> Operand:
+        where, type_ = self._owner.text.where(node), array.type
+        assert isinstance(type_, ArrayType)
+        if type_.rank == 1:
+            return Operand(length_of(where, array.core), TupleType((INT,)))
+        shape = shape_term(self._build, where, array.core, type_.rank)
+        return Operand(shape, TupleType((INT,) * type_.rank))
 
     def length(self, node: ast.AST, operand: Operand) -> Operand:
         """`len(a)`."""
@@ -99,6 +104,12 @@ class Arrays(Terms):
 
         made = of_shape(self._build, where, shape.core, rank, items)
         return Operand(made, ArrayType(rank), fresh=True)
+
+    def new_like(self, node: ast.AST, like: Operand, value: Core) -> Operand:
+        """An array of the shape of another one, full of one value."""
+        if not isinstance(like.type, ArrayType):
+            self.refuse(node, f"{kind_of_type(like.type)} has no shape; use `np.zeros`")
+        return self.new(node, self._shape(node, like), value)
 
     def reshaped(self, node: ast.AST, array: Operand, shape: list[Operand]) -> Operand:
         """The same items in another shape, of which one length may be -1."""

@@ -4,7 +4,7 @@ import ast
 from typing import Any
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
-from retape.engines.vlad.operators._table import IS_ZERO
+from retape.engines.vlad.operators._table import IS_ZERO, LESS
 from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _numbers
 from retape.engines.vlad.python.read._types import (
@@ -42,7 +42,8 @@ class Conditions(Terms):
         if type_ in NUMBERS:
             return self._owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (core,)))
         if isinstance(type_, ListType):
-            return self._owner.lists.is_filled(node, operand)
+            length = self._owner.arrays.length(node, operand).core
+            return Prim(where, LESS, (Const(where, 0.0), length))
         if type_ not in (BOOL, UNKNOWN):
             self.refuse(
                 node, f"a condition is a bool or a number, not {kind_of_type(type_)}"

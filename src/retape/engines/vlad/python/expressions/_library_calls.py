@@ -15,6 +15,7 @@ from retape.engines.vlad.python.read._types import (
     FLOAT,
     INT,
     NONE,
+    NUMBERS,
     UNKNOWN,
     ArrayType,
     FunctionType,
@@ -41,6 +42,8 @@ def _kind(type_: Type) -> str:
     """The letter of an argument's type in the table of texts."""
     if isinstance(type_, ArrayType):
         return str(type_.rank) if type_.item is FLOAT else "?"
+    if isinstance(type_, ListType):
+        return "l" if type_.item in (*NUMBERS, BOOL, UNKNOWN) else "?"
     return {INT: "i", FLOAT: "f"}.get(type_, "?") if isinstance(type_, Scalar) else "?"
 
 
@@ -284,7 +287,7 @@ class LibraryCalls(Terms):
     ) -> Operand:
         """The least or the largest of some numbers, or of a list."""
         if len(args) == 1 and isinstance(args[0].type, ListType):
-            return self._owner.lists.of_all(node, row.rule, args[0])
+            return self._written(node, row, args)
         if len(args) < 2:
             self.refuse(node, f"`{row.name}` is compiled for two or more numbers")
         numbers = [self._number(node, row, arg) for arg in args]
@@ -295,10 +298,10 @@ class LibraryCalls(Terms):
         return Operand(core, INT if {n.type for n in numbers} == {INT} else FLOAT)
 
     def _sum(self, node: ast.AST, row: LibraryFunction, args: list[Operand]) -> Operand:
-        owner, (value,) = self._owner, args
+        (value,) = args
         if isinstance(value.type, ListType):
-            return owner.lists.of_all(node, row.rule, value)
-        return owner.wholes.sum(node, value)
+            return self._written(node, row, args)
+        return self._owner.wholes.sum(node, value)
 
     def _full(
         self, node: ast.AST, row: LibraryFunction, args: list[Operand]
@@ -316,7 +319,8 @@ class LibraryCalls(Terms):
             value = given.core
         else:
             value = Const(owner.text.where(node), number)
-        make = owner.arrays.new if row.rule == "full" else owner.wholes.full
+        arrays = owner.arrays
+        make = arrays.new if row.rule == "full" else arrays.new_like
         return make(node, args[0], value)
 
     def _shaped(

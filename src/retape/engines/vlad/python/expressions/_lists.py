@@ -17,7 +17,6 @@ from retape.engines.vlad.operators._table import (
     ADD,
     CONS,
     IS_ZERO,
-    LESS,
     MAKE_VECTOR,
     MAXIMUM,
     MULTIPLY,
@@ -32,7 +31,6 @@ from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
     INT,
-    NUMBERS,
     UNKNOWN,
     ArrayType,
     ListType,
@@ -62,12 +60,6 @@ if TYPE_CHECKING:
     from retape.engines.vlad.python.read._variables import Variables
 
 _ROW = ArrayType(1)
-_OF_ALL = {
-    "sum": _parts.total_of,
-    "max": _parts.largest_of,
-    "min": _parts.smallest_of,
-}
-"""Functions of Python that take a list."""
 
 
 class Lists(Terms):
@@ -205,21 +197,6 @@ class Lists(Terms):
         core = owner.arithmetic.named(where, (array.core,), made)
         return Operand(core, ListType(array.type.item), fresh=True)
 
-    def is_filled(self, where: ast.AST, xs: Operand) -> Core:
-        """Whether there is something in a list."""
-        length = self._owner.arrays.length(where, xs).core
-        place = self._owner.text.where(where)
-        return Prim(place, LESS, (Const(place, 0.0), length))
-
-    def of_all(self, node: ast.AST, name: str, xs: Operand) -> Operand:
-        """`sum(xs)`, `min(xs)`, `max(xs)`."""
-        assert isinstance(xs.type, ListType)
-        if xs.type.item not in (*NUMBERS, BOOL, UNKNOWN):
-            self._owner.refuse(
-                node, f"`{name}` of a list is compiled if it is of numbers"
-            )
-        return self._owner.written(node, _OF_ALL[name], [xs])
-
     def copied(self, node: ast.AST, xs: Operand) -> Operand:
         """`xs.copy()`, `list(xs)`: another list of the same items."""
         owner, where = self._owner, self._owner.text.where(node)
@@ -283,16 +260,16 @@ class Lists(Terms):
         count: Core,
         found: Callable[[Core], Core],
     ) -> Core:
+        named = self._owner.arithmetic.named
+
         def checked(place: Core) -> Core:
             return in_range(where, place, count, natural, found(place))
 
         def placed(index: Core) -> Core:
-            return checked(index) if natural else named(where, (moved(index),), checked)
+            if natural:
+                return checked(index)
+            return named(where, (wrapped(where, index, count),), checked)
 
-        def moved(index: Core) -> Core:
-            return wrapped(where, index, count)
-
-        named = self._owner.arithmetic.named
         return named(where, (at,), placed)
 
     def _read(

@@ -41,11 +41,9 @@ from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _rows, _tables
 from retape.engines.vlad.python.read._types import (
     FLOAT,
-    INT,
     ArrayType,
     FunctionType,
     Scalar,
-    TupleType,
     kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
@@ -54,7 +52,6 @@ from retape.engines.vlad.python.terms._array_terms import (
     length_of,
     opened_as,
     parts_of_shape,
-    shape_term,
 )
 
 if TYPE_CHECKING:
@@ -71,6 +68,9 @@ _PLAIN: dict[type[ast.operator], str] = {
 }
 
 Around = Callable[[Core], Core]
+
+_Line = tuple[Operand, bool]
+"""A vector that is an array of one row, or of one column, and whether of one row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +116,7 @@ class WholeArrays(Terms):
     def __init__(self, owner: "Expressions") -> None:
         super().__init__(owner)
         self._made: dict[Core, Whole] = {}
-        self._thin: dict[Core, tuple[Operand, bool]] = {}
+        self._thin: dict[Core, _Line] = {}
 
     def unary(self, node: ast.AST, op: str, operand: Operand) -> Operand:
         """An operator of one number, for each item."""
@@ -153,19 +153,6 @@ class WholeArrays(Terms):
             return replace(operand, fresh=True)
         made = self._array(node, self._alone(node, operand))
         return replace(made, type=operand.type)
-
-    def full(self, node: ast.AST, like: Operand, value: Core) -> Operand:
-        """An array of the shape of another one, full of one value."""
-        owner, core, type_ = self._owner, like.core, like.type
-        if not isinstance(type_, ArrayType):
-            owner.refuse(node, f"{kind_of_type(type_)} has no shape; use `np.zeros`")
-        if type_.rank > 1:
-            where, rank = owner.text.where(node), type_.rank
-            shape = shape_term(self._build, where, core, rank)
-            return owner.arrays.new(
-                node, Operand(shape, TupleType((INT,) * rank)), value
-            )
-        return owner.arrays.new(node, owner.arrays.length(node, like), value)
 
     def by_item(
         self,
@@ -227,22 +214,16 @@ class WholeArrays(Terms):
     ) -> Operand | None:
         """Two arrays of which one is repeated, as NumPy does; or `None`."""
         a, b = (getattr(each.type, "rank", 0) for each in (left, right))
-        thin = self._thin.get(left.core), self._thin.get(right.core)
-        if a + b == 2 and thin[0 if a else 1] is not None:
-            found = thin[0 if a else 1]
-            assert found is not None
-            vector, is_row = found
+        first, second = self._line(left, b), self._line(right, a)
+        if first is not None and second is not None:
+            return self._two_lines(node, op, first, second)
+        line = first or second
+        if line is not None and not (a and b):  # with a number
+            vector, is_row = line
             pair = (vector, right) if a else (left, vector)
             return self.thin(node, self.binary(node, op, *pair), is_row=is_row)
-        first, second = thin
-        if first is not None and b == 1:  # a vector is a row
-            second = right, True
-        if second is not None and a == 1:
-            first = left, True
-        if first is not None and second is not None:
-            return self._both_thin(node, op, first, second)
-        if {a, b} == {1, 2} or (a == b == 2 and any(thin)):
-            return self._one_repeated(node, op, left, right)
+        if line is not None and {a, b} <= {1, 2}:
+            return self._one_repeated(node, op, (left, first), (right, second))
         if a and b and a != b:
             self._owner.refuse(
                 node,
@@ -251,30 +232,36 @@ class WholeArrays(Terms):
             )
         return None
 
+    def _line(self, operand: Operand, other: int) -> _Line | None:
+        """A row or a column, as a vector: beside an array of two dimensions it is a
+        row; `None` for a table."""
+        if operand.type == ArrayType(1) and other == 2:
+            return operand, True
+        return self._thin.get(operand.core)
+
     def _one_repeated(
-        self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
-    ) -> Operand:
-        """A table, and a row or a column as often as it has some."""
-        owner, where = self._owner, self._owner.text.where(node)
-        found = [self._repeats(operand) for operand in (left, right)]
-
-        def body(a: Core, b: Core) -> Core:
-            both = [Operand(a, found[0][0].type), Operand(b, found[1][0].type)]
-            for i, (_, function) in enumerate(found):
-                if function is not None:
-                    both[i] = owner.written(node, function, [both[i], both[1 - i]])
-            return self.binary(node, op, *both).core
-
-        cores = tuple(operand.core for operand, _ in found)
-        made = owner.arithmetic.named(where, cores, body)
-        return Operand(made, ArrayType(2), fresh=True)
-
-    def _both_thin(
         self,
         node: ast.AST,
         op: ast.operator,
-        left: tuple[Operand, bool],
-        right: tuple[Operand, bool],
+        *given: tuple[Operand, _Line | None],
+    ) -> Operand:
+        """A table, and a row or a column as often as it has some."""
+        owner, where = self._owner, self._owner.text.where(node)
+        found = [operand if line is None else line[0] for operand, line in given]
+
+        def body(*cores: Core) -> Core:
+            both = [Operand(c, each.type) for c, each in zip(cores, found, strict=True)]
+            for i, (_, line) in enumerate(given):
+                if line is not None:
+                    function = _tables.rows_of if line[1] else _tables.columns_of
+                    both[i] = owner.written(node, function, [both[i], both[1 - i]])
+            return self.binary(node, op, *both).core
+
+        made = owner.arithmetic.named(where, tuple(each.core for each in found), body)
+        return Operand(made, ArrayType(2), fresh=True)
+
+    def _two_lines(
+        self, node: ast.AST, op: ast.operator, left: _Line, right: _Line
     ) -> Operand:
         """Two columns or rows; of one of each, a table."""
         (a, is_row), (b, other) = left, right
@@ -286,14 +273,6 @@ class WholeArrays(Terms):
         rows = self._owner.written(node, _tables.rows_of, [row, like])
         pair = (rows, columns) if is_row else (columns, rows)
         return self.binary(node, op, *pair)
-
-    def _repeats(self, operand: Operand) -> tuple[Operand, Any]:
-        """What is repeated, and by which function; a table is not."""
-        found = self._thin.get(operand.core)
-        if found is not None:
-            vector, is_row = found
-            return vector, _tables.rows_of if is_row else _tables.columns_of
-        return operand, _tables.rows_of if operand.type == ArrayType(1) else None
 
     # operands
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from retape.engines.vlad.operators._table import ATAN, IS_FINITE, OPERATORS
-from retape.engines.vlad.python.library import _numbers, _rows, _tables
+from retape.engines.vlad.python.library import _numbers, _parts, _rows, _tables
 
 _Written = Callable[..., Any]
 
@@ -24,7 +24,8 @@ class LibraryFunction:
 
     Attributes:
         texts: How it is written in the language, by what it is given: `1` and `2` for
-            arrays of so many dimensions, `i` for an int, `f` for a float, `n` for both.
+            arrays of so many dimensions, `i` for an int, `f` for a float, `n` for both,
+            `l` for a list of numbers.
         operator: The operator of the core that it is.
         rule: The rule of the translator that compiles it.
         name: Its last name, for messages.
@@ -102,11 +103,11 @@ _OF_PYTHON: dict[str, LibraryFunction] = {
     "int": _scalar(texts={"i": _numbers.itself, "n": _numbers.truncated}),
     "len": LibraryFunction(rule="len", count=1, takes_ints=True),
     "list": LibraryFunction(rule="list", count=1, takes_ints=True),
-    "max": LibraryFunction(rule="max"),
-    "min": LibraryFunction(rule="min"),
+    "max": LibraryFunction({"l": _parts.largest_of}, rule="max"),
+    "min": LibraryFunction({"l": _parts.smallest_of}, rule="min"),
     "pow": _scalar(rule="pow", count=2),
     "range": LibraryFunction(rule="range"),
-    "sum": LibraryFunction(rule="sum", count=1),
+    "sum": LibraryFunction({"l": _parts.total_of}, rule="sum", count=1),
 }
 
 _OF_MATH: dict[str, LibraryFunction] = {
