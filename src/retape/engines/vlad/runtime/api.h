@@ -93,28 +93,30 @@ EXPORT void vlad_plan(int64_t steps, int64_t typed, int waypoints, int64_t budge
   G.waypoints = waypoints;
 }
 
-/* Apply function a to argument b: the value's handle in r, the steps in s. */
-static void apply(Request *q) {
-  Val value, first = application(G.handle[q->a], G.handle[q->b]);
+/* Apply function f to a value. */
+static Val applied(int64_t f, Val argument) {
+  Val value, first = application(closure[f], argument);
   int at = shadow(first);
   if (!typed_value(first, &value)) {
     run(G.shadow[at], NO_LIMIT);
     value = G.result;
   }
   G.shadows = at;
+  return value;
+}
+
+/* The value of function a, which takes nothing: its handle in r, the steps in s. */
+static void evaluate(Request *q) {
+  Val value = applied(q->a, EMPTY);
   q->s = NO_LIMIT - G.fuel;
   q->r = new_handle(value);
 }
-EXPORT int vlad_apply(Request *q) { return guarded(apply, q); }
+EXPORT int vlad_evaluate(Request *q) { return guarded(evaluate, q); }
 
-/* The closure of function a. */
-static void closure_of(Request *q) { q->r = new_handle(closure[q->a]); }
-EXPORT int vlad_closure(Request *q) { return guarded(closure_of, q); }
-
-/* An operator a applied to values b, c, d. */
+/* An operator a applied to function b and values c, d. */
 static void operate(Request *q) {
   Val k = NOTHING;
-  Val v = apply_operator((enum Operator)q->a, G.handle[q->b], G.handle[q->c],
+  Val v = apply_operator((enum Operator)q->a, closure[q->b], G.handle[q->c],
                          G.handle[q->d], &k, -1);
   q->r = new_handle(v);
 }
@@ -318,16 +320,9 @@ EXPORT int vlad_import(Request *q) { return guarded(import_value, q); }
 static void call_program(Request *q) {
   int64_t tokens = q->a;
   import_value(q);
-  int64_t argument = q->r;
-  Val value, first = application(closure[q->c], G.handle[argument]);
-  free_handle(argument);
-  int at = shadow(first);
-  if (!typed_value(first, &value)) {
-    run(G.shadow[at], NO_LIMIT);
-    value = G.result;
-  }
-  G.shadows = at;
-  q->a = new_handle(value);
+  Val argument = G.handle[q->r];
+  free_handle(q->r);
+  q->a = new_handle(applied(q->c, argument));
   export_value(q);
   free_handle(q->a);
   q->a = tokens; /* as it was, for the next call */

@@ -251,14 +251,7 @@ class CompiledEngine:
                 times *= 2
 
     def evaluate(self, index: int) -> tuple[Value, int]:
-        entry = self.compiled.module.entries[index]
-        function = self.native.call("closure", a=entry).r
-        nothing = self.native.give(())
-        try:
-            done = self.native.call("apply", a=function, b=nothing)
-        finally:
-            self.native.free(function)
-            self.native.free(nothing)
+        done = self.native.call("evaluate", a=self.compiled.module.entries[index])
         return self.native.take(done.r), done.s
 
     def apply(self, name: str, argument: Value) -> Value:
@@ -278,14 +271,10 @@ class CompiledEngine:
     def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
         number = ("j*", "*j", "checkpoint-*j").index(operator)
         index = self.compiled.module.definitions[name]
-        handles = [
-            self.native.call("closure", a=index).r,
-            self.native.give(argument),
-            self.native.give(seed),
-        ]
+        handles = [self.native.give(argument), self.native.give(seed)]
         try:
-            b, c, d = handles
-            done = self.native.call("operate", a=number, b=b, c=c, d=d)
+            c, d = handles
+            done = self.native.call("operate", a=number, b=index, c=c, d=d)
         finally:
             for handle in handles:
                 self.native.free(handle)

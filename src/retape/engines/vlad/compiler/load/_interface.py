@@ -11,7 +11,7 @@ from retape._native_code import load
 from retape.engines.vlad.compiler.load._c_compiler import TOOLS
 
 _CALLS = (
-    "apply closure operate advance stage finish bytes same export import census freeze "
+    "evaluate operate advance stage finish bytes same export import census freeze "
     "pack unpack paired call"
 ).split()
 
