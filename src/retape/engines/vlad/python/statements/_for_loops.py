@@ -11,7 +11,6 @@ in `(loop (+ i step) x' ...)`: what the body assigns to `i` does not steer the l
 """
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,33 +23,15 @@ from retape.engines.vlad.operators._table import (
     IS_ZERO,
     LESS,
 )
-from retape.engines.vlad.python.read._types import INT, UNKNOWN
+from retape.engines.vlad.python.read._types import INT
 from retape.engines.vlad.python.read._variables import Variable, Variables
 from retape.engines.vlad.python.statements._joins import After, Emit, only
 from retape.engines.vlad.python.statements._loops import Steering
-from retape.engines.vlad.python.statements._sequences import sequence
-from retape.engines.vlad.python.terms._arithmetic import Operand, fault
+from retape.engines.vlad.python.statements._sequences import Bounds, sequence
+from retape.engines.vlad.python.terms._arithmetic import fault
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.statements._body import Body
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """The bounds of a `for`, and its items.
-
-    Attributes:
-        item: The loop's variable, from the counter; `None` if it is the counter.
-        least: An int that the start is known not to be below.
-        held: What is computed before all of them, with its name.
-    """
-
-    start: Core
-    stop: Core
-    step: Core
-    item: Callable[[Core], Operand] | None = None
-    least: int | None = 0
-    held: tuple[tuple[str, Core], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +43,7 @@ class _Counter:
     """
 
     where: Where
-    range: _Range
+    bounds: Bounds
     first: str
     last: str
     stride: str
@@ -89,14 +70,14 @@ class _Counter:
     def advance(self, env: Variables) -> Core:
         """Its next value."""
         i = Var(self.where, env[self.key].name)
-        by = self.range.step if self.sign else Var(self.where, self.stride)
+        by = self.bounds.step if self.sign else Var(self.where, self.stride)
         return Prim(self.where, ADD, (i, by))
 
     def variables(self) -> Variables:
         """The facts about it at the head of the loop."""
-        stop = _constant(self.range.stop)
+        stop = _constant(self.bounds.stop)
         falls_to_zero = self.sign < 0 and stop is not None and stop >= -1.0
-        least = self.range.least if self.sign > 0 else 0 if falls_to_zero else None
+        least = self.bounds.least if self.sign > 0 else 0 if falls_to_zero else None
         return {
             self.key: Variable(self.first, INT, least=least),
             self.limit: Variable(self.last, INT),
@@ -106,15 +87,15 @@ class _Counter:
 def for_loop(owner: "Body", node: ast.For, env: Variables, go: After) -> Emit:
     """`for i in range(...)` and `for x in array`."""
     where = owner.text.where(node)
-    over = _range(owner, node, env)
-    fresh = owner.build.fresh
-    counter = _Counter(
-        where, over, fresh("i"), fresh("stop"), fresh("step"), _sign_of_step(over.step)
-    )
+    over, fresh = sequence(owner, node, node.iter, env), owner.build.fresh
+    places = Bounds(Const(where, 0.0), over.length, Const(where, 1.0))
+    bounds = over.bounds or places
+    names = fresh("i"), fresh("stop"), fresh("step")
+    counter = _Counter(where, bounds, *names, _sign_of_step(bounds.step))
 
     def enter(inner: Variables, body: After) -> Emit:
         variable = inner[counter.key]
-        if over.item is not None:
+        if over.bounds is None:
             value = over.item(Var(where, variable.name))
             bind = owner.assignments.bind
             return bind(node.target, node, value, (False,), inner, body)
@@ -128,46 +109,27 @@ def for_loop(owner: "Body", node: ast.For, env: Variables, go: After) -> Emit:
 
     steering = Steering(counter.test, enter, counter.key, counter.advance)
     emit = owner.loops.loop(node, steering, {**env, **counter.variables()}, after)
-    return lambda: _opened(owner, counter, emit())
+    return lambda: _opened(owner, counter, over.held, emit())
 
 
-def _opened(owner: "Body", counter: _Counter, loop: Core) -> Core:
+def _opened(
+    owner: "Body",
+    counter: _Counter,
+    held: tuple[tuple[str, Core], ...],
+    loop: Core,
+) -> Core:
     """The loop, with its bounds computed once, in Python's order."""
     where, build = counter.where, owner.build
     if not counter.sign:
         wrong = fault(where, "`range` with a step of zero")
         zero = Prim(where, IS_ZERO, (Var(where, counter.stride),))
         loop = If(where, zero, wrong, loop)
-        loop = build.let_var(where, counter.stride, counter.range.step, loop)
-    loop = build.let_var(where, counter.last, counter.range.stop, loop)
-    loop = build.let_var(where, counter.first, counter.range.start, loop)
-    for name, core in reversed(counter.range.held):
+        loop = build.let_var(where, counter.stride, counter.bounds.step, loop)
+    loop = build.let_var(where, counter.last, counter.bounds.stop, loop)
+    loop = build.let_var(where, counter.first, counter.bounds.start, loop)
+    for name, core in reversed(held):
         loop = build.let_var(where, name, core, loop)
     return loop
-
-
-def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
-    iterated, where = node.iter, owner.text.where(node)
-    zero, one = Const(where, 0.0), Const(where, 1.0)
-    if (
-        isinstance(iterated, ast.Call)
-        and owner.static_object(iterated.func, env) is range
-    ):
-        parts = [owner.number(arg, env) for arg in iterated.args]
-        for part, arg in zip(parts, iterated.args, strict=True):
-            if part.type not in (INT, UNKNOWN):
-                owner.refuse(arg, "`range` takes ints, and this is a float")
-        match [each.core for each in parts]:
-            case [stop]:
-                return _Range(zero, stop, one)
-            case [start, stop, *step]:
-                least = owner.items.least(iterated.args[0], env)
-                step = step[0] if step else one
-                return _Range(start, stop, step, least=least)
-            case _:
-                pass
-    over = sequence(owner, node, iterated, env)
-    return _Range(zero, over.length, one, over.item, held=over.held)
 
 
 def _sign_of_step(step: Core) -> int:

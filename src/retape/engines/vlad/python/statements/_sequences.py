@@ -36,6 +36,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """Those of a `range`.
+
+    Attributes:
+        least: An int that the start is known not to be below.
+    """
+
+    start: Core
+    stop: Core
+    step: Core
+    least: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Sequence:
     """What a loop goes over.
 
@@ -43,11 +57,13 @@ class Sequence:
         length: How many items there are; computed once, before the loop.
         item: The item at a place.
         held: What is computed before it, with its name.
+        bounds: If it is a `range`, by which a loop counts without places.
     """
 
     length: Core
     item: Callable[[Core], Operand]
     held: tuple[tuple[str, Core], ...] = ()
+    bounds: Bounds | None = None
 
 
 def sequence(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> Sequence:
@@ -115,14 +131,34 @@ def _of_range(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> S
     for part, arg in zip(parts, node.args, strict=True):
         if part.type not in (INT, UNKNOWN):
             owner.refuse(arg, "`range` takes ints, and this is a float")
-    if len(parts) not in (1, 2):
-        owner.refuse(node, "inside of others, `range` is compiled without a step")
-    start = parts[0].core if len(parts) == 2 else Const(where, 0.0)
-    if not isinstance(start, Const | Var):
-        owner.refuse(node, "the start of this `range` is a constant or a variable")
-    count = Prim(where, SUBTRACT, (parts[-1].core, start))
-    length = Prim(where, MAXIMUM, (count, Const(where, 0.0)))
-    return Sequence(length, lambda at: Operand(Prim(where, ADD, (start, at)), INT))
+    zero, least = Const(where, 0.0), 0
+    start: Core = zero
+    step: Core = Const(where, 1.0)
+    match [each.core for each in parts]:
+        case [stop]:
+            pass
+        case [start, stop, *more] if len(more) < 2:
+            step = more[0] if more else step
+            least = owner.items.least(node.args[0], env)
+        case _:
+            owner.refuse(node, "`range` takes one to three ints")
+    length = Prim(where, MAXIMUM, (Prim(where, SUBTRACT, (stop, start)), zero))
+
+    def item(at: Core) -> Operand:
+        return Operand(Prim(where, ADD, (start, at)), INT)
+
+    return Sequence(length, item, bounds=Bounds(start, stop, step, least))
+
+
+def _inside(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> Sequence:
+    """A sequence of whose items others are made, by their places."""
+    found = sequence(owner, loop, node, env)
+    if found.bounds is not None:
+        if isinstance(node, ast.Call) and len(node.args) > 2:
+            owner.refuse(node, "inside of others, `range` is compiled without a step")
+        if not isinstance(found.bounds.start, Const | Var):
+            owner.refuse(node, "the start of this `range` is a constant or a variable")
+    return replace(found, bounds=None)
 
 
 def _enumerated(
@@ -131,7 +167,7 @@ def _enumerated(
     where = owner.text.where(node)
     if len(node.args) != 1:
         owner.refuse(node, "`enumerate` is compiled with one argument")
-    inner = sequence(owner, loop, node.args[0], env)
+    inner = _inside(owner, loop, node.args[0], env)
 
     def item(at: Core) -> Operand:
         operand = inner.item(at)
@@ -146,7 +182,7 @@ def _zipped(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Seq
     where = owner.text.where(node)
     if not node.args:
         owner.refuse(node, "`zip` is compiled with one argument or more")
-    each = [sequence(owner, loop, arg, env) for arg in node.args]
+    each = [_inside(owner, loop, arg, env) for arg in node.args]
     length = each[0].length
     for other in each[1:]:
         length = Prim(where, MINIMUM, (length, other.length))
@@ -169,7 +205,7 @@ def _reversed(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> S
     is_range = not is_array and owner.static_object(inner_node.func, env) is range
     if not is_array and not is_range:
         owner.refuse(node, "`reversed` is of an array or of a `range`, as in Python")
-    inner = sequence(owner, loop, inner_node, env)
+    inner = _inside(owner, loop, inner_node, env)
     last = Prim(where, SUBTRACT, (inner.length, Const(where, 1.0)))
 
     def item(at: Core) -> Operand:
