@@ -150,11 +150,21 @@ def _image_roots(capsule: Capsule) -> tuple[Value, ...]:
 
 
 class KeptMachine:
-    """A machine whose cotangents, and with a `Codec` its capsules, are arrays."""
+    """A machine whose cotangents, and with a `Codec` its capsules, are arrays.
 
-    def __init__(self, machine: EvaluatorMachine, codec: Codec) -> None:
+    Args:
+        machine: The machine.
+        codec: Of its program.
+        program: Which that is, and what runs it.
+    """
+
+    def __init__(
+        self, machine: EvaluatorMachine, codec: Codec, program: tuple[str, str]
+    ) -> None:
         self._machine = machine
         self._codec = codec
+        self._program = program
+        self.pack, self.unpack = codec.pack, codec.unpack
         self.length = machine.length
         self.start = machine.start
         self.advance = machine.advance
@@ -170,13 +180,14 @@ class KeptMachine:
         """The machine's."""
         return self._machine.finish(cotangent.tolist())
 
-    def label(self, program: str) -> str:
+    def label(self) -> str:
         """The identity of the run: a program's digest, first state, cotangent."""
+        engine, program = self._program
         state = _image_roots(self._machine.first)
         image = self._codec.pack_values((*state, self._machine.seed))
         total = blake2b(f"{program} {image['code']}".encode(), digest_size=16)
         total.update(image["words"].tobytes() + image["reals"].tobytes())
-        return total.hexdigest()
+        return f"{engine} {total.hexdigest()}"
 
 
 def load_numpy() -> Any:

@@ -115,20 +115,10 @@ class EvaluatorEngine:
         disk, plan = self.setting.disk, self.setting.plan
         if disk and is_outermost(machine.level, self.operators.outermost):
             codec = Codec(CodeBook(self.linker, self._others))
-            kept = KeptEvaluatorMachine(machine, codec)
             if self._digest is None:
                 self._digest = digest(self.program)
-            label = f"{self.name} {kept.label(self._digest)}"
-            store = disk.next(codec.pack, codec.unpack)
-            # A program that is taken up again finds its earlier operators done.
-            result, report = drive(
-                kept,
-                plan,
-                tape_bytes=self.tape_bytes,
-                store=store,
-                label=label,
-                reuse=True,
-            )
+            kept = KeptEvaluatorMachine(machine, codec, (self.name, self._digest))
+            result, report = _kept(kept, disk, plan, self.tape_bytes)
         else:
             result, report = drive(machine, plan, tape_bytes=self.tape_bytes)
         if self.setting.report is not None:
@@ -216,15 +206,8 @@ class CompiledEngine:
         tape = tape_bytes(plan, counted, self.tape_bytes)
         if disk and is_outermost(*self.native.derivatives()):
             kept = KeptNativeMachine(self.native, *job)
-            store = disk.next(kept.pack, kept.unpack)
-            result, report = drive(
-                kept,
-                with_stage(plan, kept, counted, tape),
-                tape_bytes=tape,
-                store=store,
-                label=kept.label(),
-                reuse=True,
-            )
+            plan = with_stage(plan, kept, counted, tape)
+            result, report = _kept(kept, disk, plan, tape)
         elif plan.budget is not None:
             result, report = self._within(counted, *job)
         else:
@@ -279,6 +262,21 @@ class CompiledEngine:
             for handle in handles:
                 self.native.free(handle)
         return self.native.take(done.r)
+
+
+def _kept(machine: Any, disk: Disk, plan: Plan, tape: int) -> "Outcome[Any]":
+    """A run that is kept on disk.
+
+    A program that is taken up again finds its earlier operators done.
+    """
+    return drive(
+        machine,
+        plan,
+        tape_bytes=tape,
+        store=disk.next(machine.pack, machine.unpack),
+        label=machine.label(),
+        reuse=True,
+    )
 
 
 def in_text(write: Callable[[str], None]) -> Callable[[float], None]:
