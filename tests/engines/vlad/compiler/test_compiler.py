@@ -42,18 +42,22 @@ def test_a_named_let_needs_no_closure_and_an_escaping_function_one() -> None:
 
 def _broken() -> list[tuple[Any, str]]:
     """The body of a function without parameters, and what the checker says."""
-    one, f = forms.Lit(1.0), forms
+    one, f, x = forms.Lit(1.0), forms, forms.Register("x")
+    a, end = f.Register("a", "d"), f.Return((one,))
+    again = f.Let(x, "sin", (one,), 0, f.Let(x, "sin", (one,), 0, f.Return((x,))))
     return [
-        (f.Return("x"), "`x` is used where it is not bound"),
-        (
-            f.Let("x", "sin", (one,), 0, f.Let("x", "sin", (one,), 0, f.Return("x"))),
-            "`x` is bound twice",
-        ),
-        (f.Jump("k", one), "continuation `k` is not in scope"),
+        (f.Return((x,)), "`x` is used where it is not bound"),
+        (again, "`x` is bound twice"),
+        (f.Jump("k", (one,)), "continuation `k` is not in scope"),
         (f.Call(7, (), None), "there is no function 7"),
-        (f.Call(0, (one,), None), "1 values for the 0 of a function"),
-        (f.Return(f.Quoted(3)), "there is no quoted datum 3"),
-        (f.Return(f.FunRef(9)), "there is no function 9"),
+        (f.Call(0, (one,), None), "1 values for the 0 of function 0"),
+        (f.Return((f.Quoted(3),)), "there is no quoted datum 3"),
+        (f.Return((f.FunRef(9),)), "there is no function 9"),
+        (f.Return((one, one)), "2 values for the 1 of a value"),
+        (
+            f.Cont("k", (a,), end, f.Jump("k", (f.Lit(True),)), None),
+            "is not of the kind of `a`",
+        ),
     ]
 
 

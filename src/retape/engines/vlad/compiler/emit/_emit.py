@@ -76,7 +76,7 @@ class Emission:
         self.jumped: set[str] = set()
         self.funs = {fun.index: fun for fun in all_functions(module)}
         self.params = {t.name: t.params for t in terms if isinstance(t, Cont)}
-        self._used_params: dict[int, frozenset[str]] = {}
+        self._used_params: dict[int, frozenset[Register]] = {}
         for functions in grouped(module.functions.values()):
             self._open([index for fun in functions for index in _with_locals(fun)])
             for fun in functions:
@@ -105,7 +105,7 @@ class Emission:
     def _enter(self, part: Part) -> None:
         self.part, self.out, self.frames.out = part, part.out, part.out
 
-    def _needs(self, fun: Fun) -> list[str]:
+    def _needs(self, fun: Fun) -> list[Register]:
         return sorted(self.frames.live.functions[fun.index] | self._used(fun))
 
     def _function(self, fun: Fun) -> None:
@@ -136,7 +136,7 @@ class Emission:
             nested |= {each.index for each in local_functions(fun.body)}
         return [fun for fun in found if fun.index not in nested]
 
-    def _used(self, fun: Fun) -> frozenset[str]:
+    def _used(self, fun: Fun) -> frozenset[Register]:
         if fun.index not in self._used_params:
             live = frozenset(fun.params) & self.frames.live.of(fun.body)
             self._used_params[fun.index] = live

@@ -1,9 +1,9 @@
 """Frames: what is kept where a call returns to, and where a run can stop."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from retape.engines.vlad.compiler.emit._output import Output, label
-from retape.engines.vlad.compiler.ir._ir import Cont, Fun
+from retape.engines.vlad.compiler.ir._ir import Cont, Fun, Register
 from retape.engines.vlad.compiler.ir._liveness import Cost, Costs, Liveness
 from retape.engines.vlad.language._diagnostics import Where
 
@@ -43,7 +43,7 @@ class FrameLayout:
         self.out.max_words = max(self.out.max_words, cost.words)
         return f"fuel < {cost.steps} || hp + {cost.words} > limit"
 
-    def pause(self, fun: Fun, cost: Cost, needs: list[str], code: int) -> None:
+    def pause(self, fun: Fun, cost: Cost, needs: Sequence[Register], code: int) -> None:
         self.out.lines.append(f"S{fun.index}: {{")
         self.out.line("G.hp = hp;")
         self.out.line(f"Object *o = paused_object({code}, {len(needs) + 1});")
@@ -56,7 +56,7 @@ class FrameLayout:
         self.out.line("goto PAUSE;")
         self.out.lines.append("  }")
 
-    def loads(self, names: list[str]) -> Iterator[str]:
+    def loads(self, names: Sequence[Register]) -> Iterator[str]:
         if names:
             yield "    const Object *o = object(k);"
         for i, name in enumerate(names, 1):

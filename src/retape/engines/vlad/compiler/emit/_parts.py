@@ -14,6 +14,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fun,
     Jump,
+    Register,
     local_functions,
     terms_of,
 )
@@ -70,7 +71,7 @@ def is_closed(cont: Cont) -> bool:
 
 def assemble(
     parts: Sequence[Part],
-    doors: dict[int, list[str]],
+    doors: dict[int, list[Register]],
     static: Iterable[str],
     typed: Iterable[str],
 ) -> str:
@@ -108,7 +109,7 @@ def assemble(
     return "\n".join(lines)
 
 
-def _part(number: int, part: Part, doors: dict[int, list[str]]) -> Iterator[str]:
+def _part(number: int, part: Part, doors: dict[int, list[Register]]) -> Iterator[str]:
     yield f"static int part_{number}(int next) {{"
     yield "  PART_VARIABLES"
     out = part.out

@@ -37,7 +37,7 @@ from retape.engines.vlad.compiler.ir._ir import (
 from retape.engines.vlad.language._each import each_of
 from retape.engines.vlad.operators._table import OPERATORS
 
-LiveNames = frozenset[str]
+LiveNames = frozenset[Register]
 
 
 class Liveness:

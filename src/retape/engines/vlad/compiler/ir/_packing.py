@@ -39,7 +39,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     local_functions,
     terms_of,
 )
-from retape.engines.vlad.compiler.ir._liveness import Liveness
+from retape.engines.vlad.compiler.ir._liveness import LiveNames, Liveness
 
 MOST = 16
 """Values that a frame holds; with more, the oldest are packed."""
@@ -125,7 +125,7 @@ class _Packing:
             case Jump() | Return() | Call() | Apply() | Operate() | Stop():
                 return term
 
-    def _take_out(self, name: str, term: Term, places: Places) -> Term:
+    def _take_out(self, name: Register, term: Term, places: Places) -> Term:
         root, (index, *rest) = places[name]
         var = self._fresh()
         inner = {**places, name: (var, tuple(rest))}
@@ -145,8 +145,8 @@ class _Packing:
         return result
 
     def _packs(
-        self, needed: frozenset[str], places: Places
-    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        self, needed: LiveNames, places: Places
+    ) -> Iterator[tuple[Register, tuple[Register, ...]]]:
         """New objects and what they hold; updates where the variables are."""
         while True:
             roots = {places.get(name, (name, ()))[0] for name in needed}

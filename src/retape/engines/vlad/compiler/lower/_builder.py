@@ -44,7 +44,7 @@ class Known:
 
     index: int
     source: Lambda
-    env: tuple[str, ...] | None
+    env: tuple[Register, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from retape.engines.vlad.compiler.ir._ir import Register
 from retape.engines.vlad.compiler.lower._builder import Env, Known
 from retape.engines.vlad.compiler.lower._escape import Escapes
 from retape.engines.vlad.language._core import Core, Lambda, Letrec
@@ -20,14 +21,14 @@ class Functions:
     """
 
     def __init__(
-        self, definitions: dict[str, Lambda], fresh: Callable[[str], str]
+        self, definitions: dict[str, Lambda], fresh: Callable[[str], Register]
     ) -> None:
         self.definitions = definitions
         self.escapes: dict[int, bool] = {}
         self.lambdas: dict[int, int] = {}
         self.groups: dict[int, tuple[int, ...]] = {}
         self.kept: list[object] = []
-        self.pending: list[tuple[int, Lambda, Env, tuple[str, ...]]] = []
+        self.pending: list[tuple[int, Lambda, Env, tuple[Register, ...]]] = []
         self._fresh = fresh
         self._globals: dict[str, int] = {}
         self._analysed: set[int] = set()
@@ -47,7 +48,7 @@ class Functions:
             self._analysed.add(id(source))
             self.analyse(source.body)
 
-    def later(self, source: Lambda, env: Env, free: tuple[str, ...]) -> int:
+    def later(self, source: Lambda, env: Env, free: tuple[Register, ...]) -> int:
         index = self.number()
         self.pending.append((index, source, env, free))
         return index
@@ -59,7 +60,9 @@ class Functions:
             self._globals[name] = self.later(source, {}, ())
         return self._globals[name]
 
-    def environment(self, free: tuple[str, ...]) -> tuple[Env, tuple[str, ...]]:
+    def environment(
+        self, free: tuple[Register, ...]
+    ) -> tuple[Env, tuple[Register, ...]]:
         names = tuple(self._fresh(name) for name in free)
         return dict(zip(free, names, strict=True)), names
 

@@ -21,6 +21,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Let,
     Lowered,
     Operate,
+    Register,
     Term,
 )
 from retape.engines.vlad.compiler.lower._builder import (
@@ -86,7 +87,7 @@ class Lowering:
         return self.module
 
     def _function(
-        self, index: int, source: Lambda, env: Env, free: tuple[str, ...]
+        self, index: int, source: Lambda, env: Env, free: tuple[Register, ...]
     ) -> Fun:
         names = pattern_names(source.param)
         params = tuple(self._build.fresh(name) for name in names)

@@ -264,10 +264,11 @@ class TypedLowering:
                 then = self._term(term.then, known)
                 return Branch(test, then, self._term(term.other, known))
             case Jump():
-                kind = self.kinds.of(self._params[term.cont])
-                return Jump(term.cont, words_of(*term.args, known, kind))
+                (value,), kind = term.args, self.kinds.of(self._params[term.cont])
+                return Jump(term.cont, words_of(value, known, kind))
             case Return():
-                return Return(words_of(*term.args, known, self._result))
+                (value,) = term.args
+                return Return(words_of(value, known, self._result))
             case Call():
                 return self._call(term, known)
             case _:

@@ -168,7 +168,7 @@ class _Flows:
             if isinstance(param, Register):
                 self.into.setdefault(param, []).append(arg)
 
-    def _returned(self, function: int, params: tuple[str, ...]) -> None:
+    def _returned(self, function: int, params: tuple[Register, ...]) -> None:
         seen, pending = {function}, [function]
         while pending:
             index = pending.pop()

@@ -176,11 +176,10 @@ class LibraryCalls(Terms):
         keywords: dict[str, Operand],
     ) -> Operand | None:
         """A function along an axis; `None` for all of an array."""
-        array = args[0] if args else None
         if row.takes_axis and len(args) == 2:
             keywords["axis"] = args.pop()
         axis, kept = keywords.pop("axis", None), keywords.pop("keepdims", None)
-        is_array = array is not None and isinstance(array.type, ArrayType)
+        is_array = bool(args) and isinstance(args[0].type, ArrayType)
         if keywords or not row.takes_axis or not is_array:
             names = {each.name for each in FUNCTIONS.values() if each.takes_axis}
             self.refuse(
@@ -188,6 +187,7 @@ class LibraryCalls(Terms):
                 "of the keyword arguments of library functions `axis` and `keepdims` "
                 f"are compiled, with constants, of {', '.join(sorted(names))}",
             )
+        array = args[0]
         self._owner.refuse_ints(node, array.type)
         at = None if axis is None else self._axis(node, array, axis)
         is_kept = self._is_kept(node, kept)
@@ -202,9 +202,8 @@ class LibraryCalls(Terms):
         """A constant axis, counted from the first; `None` for all of them."""
         if given.type is NONE:
             return None
-        is_int = isinstance(given.core, Const) and given.type is INT
-        value = given.core.value if is_int else None
-        if not isinstance(value, float):
+        value = given.core.value if isinstance(given.core, Const) else None
+        if given.type is not INT or not isinstance(value, float):
             self.refuse(node, "an axis is compiled if it is a constant int")
         at, rank = int(value), getattr(array.type, "rank", 0)
         if not -rank <= at < rank:
