@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--emit",
-        choices=("cps", "c"),
+        choices=("cps", "typed", "c"),
         help="print the program in a form of the compiler instead of running it",
     )
 

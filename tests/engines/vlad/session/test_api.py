@@ -175,10 +175,13 @@ def test_the_command_runs_a_file(
 
 def test_the_command_emits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "p.vlad"
-    path.write_text("(+ 1 2)")
+    path.write_text("(define (f x) (sin x)) (*j f 1 1)")
     assert _command(str(path), "--emit", "cps") == 0
     text = capsys.readouterr().out
-    assert text.startswith("f0() =\n") and "let t.1 = + 1 2" in text
+    assert text.startswith("f0() =\n") and "let t.2 = sin x.1" in text
+    assert _command(str(path), "--emit", "typed") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("f1(x.d1) = ; f\n") and "= sin x.d1" in text
     assert _command(str(path), "--emit", "c") == 0
     assert "static int part_0" in capsys.readouterr().out
 

@@ -11,8 +11,8 @@ source -> data    language/_reader            characters to lists with positions
        -> object  compiler/load/_c_compiler   the system's C compiler; cached
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from retape.engines.vlad.compiler.adjoint._emit_typed import NOTHING_TYPED, typed_text
 from retape.engines.vlad.compiler.emit._emit import Emission
@@ -43,6 +43,7 @@ class Compiled:
         places: Where the continuation of each frame's code stands.
         is_large: Whether the C compiler is to think less of each line.
         is_typed: Whether its speed is that of typed code.
+        typed: Those functions that are typed code, too, as such.
     """
 
     module: Lowered
@@ -50,6 +51,7 @@ class Compiled:
     places: dict[int, Where]
     is_large: bool = False
     is_typed: bool = False
+    typed: Lowered = field(default_factory=Lowered)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -64,11 +66,12 @@ def compile_program(program: Program) -> Compiled:
         live = Liveness(module)
         typable = Typable(module, live)
         emission = Emission(module, live)
-        typed = [*_typed(program, typable, emission.frames)]
-        is_typed = (*typed,) != NOTHING_TYPED and _is_closed(program)
-        text = emission.text(typed)
+        lines, typed = _typed(program, typable, emission.frames)
+        is_typed = bool(typed.functions) and _is_closed(program)
+        text = emission.text(lines)
         is_typed = is_typed and is_seldom_boxed(typable)
-    return Compiled(module, text, emission.places, emission.is_large, is_typed)
+    places = emission.places
+    return Compiled(module, text, places, emission.is_large, is_typed, typed)
 
 
 def _is_closed(program: Program) -> bool:
@@ -76,14 +79,19 @@ def _is_closed(program: Program) -> bool:
     return bool(program.roots) and not program.differentiated and not program.externals
 
 
-def _typed(program: Program, typable: Typable, frames: FrameLayout) -> Iterable[str]:
+def _typed(
+    program: Program, typable: Typable, frames: FrameLayout
+) -> tuple[Sequence[str], Lowered]:
     """Typed code, if the program has derivatives or is called from outside."""
     reverse = differentiates(typable.module) or program.differentiated
     if not reverse and not program.roots:
-        return NOTHING_TYPED
+        return NOTHING_TYPED, Lowered()
     last = FIRST_CODE + len(frames.sizes)
     lowering = TypedLowering(typable, frames.costs, frames.codes, frames.resumes)
-    return typed_text(lowering, last, reverse=reverse)
+    lines = [*typed_text(lowering, last, reverse=reverse)]
+    if (*lines,) == NOTHING_TYPED:
+        return lines, Lowered()
+    return lines, lowering.program.module
 
 
 def intermediate(program: Program) -> Lowered:

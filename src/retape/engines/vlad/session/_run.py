@@ -113,12 +113,13 @@ def _evaluate(
     return tuple(values), tuple(steps)
 
 
-def emit(program: str | Path, form: Literal["cps", "c"]) -> str:
+def emit(program: str | Path, form: Literal["cps", "typed", "c"]) -> str:
     """The text of a program in one of the compiler's forms.
 
     Args:
         program: A path, or the program's text, as in `run`.
-        form: "cps", the intermediate form, or "c".
+        form: "cps", the intermediate form, "typed", that of the functions that are
+            compiled to doubles, or "c".
 
     Returns:
         The text.
@@ -140,4 +141,5 @@ def emit(program: str | Path, form: Literal["cps", "c"]) -> str:
     from retape.engines.vlad.compiler.ir._pretty import pretty
 
     compiled = compile_program(Session().add(source_of(program)))
-    return pretty(compiled.module) if form == "cps" else compiled.text
+    forms = {"cps": compiled.module, "typed": compiled.typed}
+    return pretty(forms[form]) if form in forms else compiled.text

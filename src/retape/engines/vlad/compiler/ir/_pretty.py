@@ -1,4 +1,4 @@
-"""The printer of the intermediate form: `retape vlad --emit cps`."""
+"""The printer of the intermediate form: `retape vlad --emit cps` and `typed`."""
 
 from collections.abc import Iterator
 
@@ -35,7 +35,7 @@ def pretty(module: Lowered) -> str:
         lines.extend(_function(module.functions[index], module, ""))
         lines.append("")
     entries = " ".join(f"f{index}" for index in module.entries)
-    return "\n".join([*lines, f"run {entries}", ""])
+    return "\n".join([*lines, f"run {entries}", ""] if entries else lines)
 
 
 def _function(fun: Fun, module: Lowered, indent: str) -> Iterator[str]:

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from retape.engines.vlad.compiler.ir._check import Checker, Taking
-from retape.engines.vlad.compiler.ir._ir import Atom, Cont, Register, Term
+from retape.engines.vlad.compiler.ir._ir import (
+    Atom,
+    Cont,
+    Fun,
+    Lowered,
+    Register,
+    Term,
+)
+from retape.engines.vlad.language._core import PConst
 
 Shape: TypeAlias = "Atom | tuple[()] | Tuple"
 
@@ -106,6 +114,16 @@ class TypedProgram:
         frame = self.conts[cont].frame
         assert frame is not None, "a call returns to it"
         return frame
+
+    @property
+    def module(self) -> Lowered:
+        """The functions as those of any module, to be shown."""
+        return Lowered(
+            {
+                i: Fun(i, f.name, PConst(()), f.params, f.live, -1, f.body)
+                for i, f in self.functions.items()
+            }
+        )
 
     def checked(self) -> "TypedProgram":
         """The program, or what is wrong with it."""
