@@ -15,7 +15,7 @@ TABLE = "operators/_table.py"
 
 SIGNS = {*"+ - * / = < > <= >=".split()}
 IDEAS: dict[str, set[str]] = {
-    "language/_parameters.py": {"cons"},  # read from a program's text
+    "language/_binding_forms.py": {"cons"},  # read from a program's text
     # what Python and NumPy call functions, some of which are ours, too
     "python/expressions/_library_calls.py": {"log", "tanh", "erf", "abs", "min", "max"}
     | {"sin", "cos"},
@@ -34,7 +34,7 @@ ABOUT_SIGNS = {
     "ir/_c_text.py",  # of C
     # the ends of what is shown, as `<native function f>`
     *("values/_values.py", "values/_versioned_arrays.py", "session/_module.py"),
-    *("call/_function.py", "read/_records.py", "statements/_instance.py"),
+    *("call/_function.py", "read/_types.py", "statements/_instance.py"),
 }
 """And where a sign of arithmetic is one."""
 

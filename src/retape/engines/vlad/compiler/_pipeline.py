@@ -2,7 +2,7 @@
 
 source -> data    language/_reader            characters to lists with positions
        -> core    language/_expander          all syntax checked, all sugar removed
-       -> CPS     compiler/lower/_lower       Figs. 20 and 22; _escape, _inline
+       -> CPS     compiler/lower/_lower       Figs. 20 and 22; _functions, _calls
        -> CPS     compiler/ir/_dead_code      what is unused is gone
        -> CPS     compiler/ir/_packing        frames of bounded size
        -> C       compiler/emit/_emit         Figs. 24 and 25, as gotos; ir/_liveness
@@ -14,7 +14,7 @@ source -> data    language/_reader            characters to lists with positions
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from retape.engines.vlad.compiler.adjoint._emit_typed import NOTHING_TYPED, typed_text
+from retape.engines.vlad.compiler.adjoint._emit_parts import NOTHING_TYPED, typed_text
 from retape.engines.vlad.compiler.emit._emit import Emission
 from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
 from retape.engines.vlad.compiler.ir._c_text import files_of

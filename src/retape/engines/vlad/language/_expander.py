@@ -6,6 +6,7 @@ A function has one parameter. Several arguments are a tuple: `(f a b c)` passes
 
 from collections.abc import Sequence
 
+from retape.engines.vlad.language._binding_forms import Parameters
 from retape.engines.vlad.language._builtins import RESERVED
 from retape.engines.vlad.language._core import (
     App,
@@ -20,7 +21,6 @@ from retape.engines.vlad.language._core import (
 from retape.engines.vlad.language._diagnostics import SyntaxFault, Where
 from retape.engines.vlad.language._forms import FORMS
 from retape.engines.vlad.language._names import Names, Scope
-from retape.engines.vlad.language._parameters import Parameters
 from retape.engines.vlad.language._reader import Datum, Form, Literal, Symbol, Text
 from retape.engines.vlad.language._syntax_checks import (
     Definition,

@@ -15,13 +15,11 @@ from retape._errors import BudgetError
 from retape.driver import run as drive
 from retape.driver._report import Report
 from retape.engines.vlad.evaluators._codebook import CodeBook
-from retape.engines.vlad.evaluators._cps_convert import Converter
-from retape.engines.vlad.evaluators._cps_interpreter import Interpreter
+from retape.engines.vlad.evaluators._cps_interpreter import Interpreter, Linker
 from retape.engines.vlad.evaluators._derivatives import Operators
-from retape.engines.vlad.evaluators._direct_evaluator import HALT, Hybrid
+from retape.engines.vlad.evaluators._direct_evaluator import HALT, Converter, Hybrid
 from retape.engines.vlad.evaluators._image import Codec
 from retape.engines.vlad.evaluators._image import KeptMachine as KeptEvaluatorMachine
-from retape.engines.vlad.evaluators._link import Linker
 from retape.engines.vlad.evaluators._machine import EvaluatorMachine
 from retape.engines.vlad.language._diagnostics import RunError
 from retape.engines.vlad.language._program import Program, deep_recursion

@@ -16,7 +16,6 @@ from retape.engines.vlad.compiler.adjoint._emit_rows import (
 )
 from retape.engines.vlad.compiler.adjoint._names import TapeNames
 from retape.engines.vlad.compiler.adjoint._tables import type_of_value
-from retape.engines.vlad.compiler.adjoint._unchanged import applied_again
 from retape.engines.vlad.compiler.ir._c_text import operator_text
 from retape.engines.vlad.compiler.ir._ir import (
     Atom,
@@ -34,6 +33,7 @@ from retape.engines.vlad.compiler.ir._ir import (
 from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import is_each
+from retape.engines.vlad.compiler.typed._useful import applied_again
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 from retape.engines.vlad.compiler.typed._whole import TESTS_OF_TWO
 from retape.engines.vlad.operators._table import (

@@ -7,11 +7,11 @@ the whole function; it is zero where its variable is not in use. On the stack, a
 stand at the places of the values.
 """
 
-from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
 from retape.engines.vlad.compiler.adjoint._emit_way import WayReverse
 from retape.engines.vlad.compiler.adjoint._names import (
     ENTER_BY,
     RETURN_TO,
+    AdjointPlaces,
     TapeNames,
     words_in,
 )

@@ -15,8 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from retape.engines.vlad.compiler.ir._ir import Atom, Let, Register
-from retape.engines.vlad.compiler.typed._each_items import ItemCode, each_takes
-from retape.engines.vlad.compiler.typed._row_operations import CELL, row_operands
+from retape.engines.vlad.compiler.typed._row_operations import (
+    CELL,
+    ItemCode,
+    each_takes,
+    row_operands,
+)
 from retape.engines.vlad.language._each import Each, ItemOf, each_of
 from retape.engines.vlad.operators._partials import filled
 from retape.engines.vlad.operators._table import (

@@ -1,9 +1,8 @@
 """The reverse of one way through typed code, as straight C."""
 
-from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
 from retape.engines.vlad.compiler.adjoint._emit_frames import ON_TAPE
 from retape.engines.vlad.compiler.adjoint._emit_rows import reverse_each
-from retape.engines.vlad.compiler.adjoint._names import words_in
+from retape.engines.vlad.compiler.adjoint._names import AdjointPlaces, words_in
 from retape.engines.vlad.compiler.ir._c_text import operator_text
 from retape.engines.vlad.compiler.ir._ir import (
     NOTHING,

@@ -10,9 +10,8 @@ Only what goes from one such function to another passes through memory.
 import re
 from collections.abc import Iterable, Iterator
 
-from retape.engines.vlad.compiler.emit._frames import FrameLayout
-from retape.engines.vlad.compiler.emit._operations import operation
-from retape.engines.vlad.compiler.emit._output import Output, label
+from retape.engines.vlad.compiler.emit._frames import FrameLayout, Output, label
+from retape.engines.vlad.compiler.emit._operations import operation, run_of, write_run
 from retape.engines.vlad.compiler.emit._parts import (
     PART_TERMS,
     Part,
@@ -20,7 +19,6 @@ from retape.engines.vlad.compiler.emit._parts import (
     grouped,
     is_closed,
 )
-from retape.engines.vlad.compiler.emit._runs import run_of, write_run
 from retape.engines.vlad.compiler.emit._static_data import constant_text, static_data
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,

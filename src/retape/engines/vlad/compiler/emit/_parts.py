@@ -9,7 +9,7 @@ one where nothing is in registers: at a continuation that only frames lead to.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from retape.engines.vlad.compiler.emit._output import Output
+from retape.engines.vlad.compiler.emit._frames import Output
 from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fun,

@@ -39,7 +39,7 @@ ANY_VALUE = Register("value")
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class Takes:
     """What a function takes from a call, and from where it stands; what it gives."""
 
     params: tuple[Register, ...]
@@ -51,8 +51,8 @@ class Taking:
 def check(module: Lowered) -> Lowered:
     """Return the module, or say what is wrong with it."""
     functions = {fun.index: fun for fun in all_functions(module)}
-    taking = {i: Taking(fun.params, env=fun.env) for i, fun in functions.items()}
-    checker = Checker(taking, len(module.quoted))
+    takes = {i: Takes(fun.params, env=fun.env) for i, fun in functions.items()}
+    checker = Checker(takes, len(module.quoted))
     for index, fun in module.functions.items():
         checker.function(index, fun.body, fun.env)
     for entry in module.entries:
@@ -72,7 +72,7 @@ class Checker:
         waits: Of continuations what they need from outside, and what waits for them.
     """
 
-    def __init__(self, functions: Mapping[int, Taking], quoted: int = 0) -> None:
+    def __init__(self, functions: Mapping[int, Takes], quoted: int = 0) -> None:
         self.functions = functions
         self.quoted = quoted
         self.waits: dict[str, tuple[tuple[Register, ...], tuple[Atom, ...]]] = {}
@@ -81,9 +81,9 @@ class Checker:
 
     def function(self, index: int, body: Term, scope: Iterable[str]) -> None:
         """A function, where some variables are bound."""
-        taking = self._known(index)
-        self._bind(taking.params)
-        self._term(body, {*scope, *taking.params}, frozenset(), taking)
+        takes = self._known(index)
+        self._bind(takes.params)
+        self._term(body, {*scope, *takes.params}, frozenset(), takes)
 
     def need(self, atoms: Iterable[Atom], scope: Collection[str]) -> None:
         """Variables that have to be bound."""
@@ -101,13 +101,13 @@ class Checker:
                 raise IllFormed(f"`{name}` is bound twice")
             self._bound.add(name)
 
-    def _known(self, index: int) -> Taking:
+    def _known(self, index: int) -> Takes:
         if index not in self.functions:
             raise IllFormed(f"there is no function {index}")
         return self.functions[index]
 
     def _term(
-        self, term: Term, scope: set[str], conts: frozenset[str], taking: Taking
+        self, term: Term, scope: set[str], conts: frozenset[str], takes: Takes
     ) -> None:
         self.need(atoms_of(term), scope)
         self._bind(binds(term))
@@ -118,8 +118,8 @@ class Checker:
                 self._conts[term.name] = term.params
                 live, waiting = self.waits.get(term.name, (inner, ()))
                 self.need((*live, *waiting), inner)
-                self._term(term.cont, {*live, *term.params}, conts, taking)
-                self._term(term.body, inner, conts | {term.name}, taking)
+                self._term(term.cont, {*live, *term.params}, conts, takes)
+                self._term(term.body, inner, conts | {term.name}, takes)
                 return
             case Fix():
                 for fun in term.functions:
@@ -127,13 +127,13 @@ class Checker:
             case Jump() | Call() | Apply() | Operate():
                 self._call(term, scope, conts)
             case Return():
-                self._alike(term.args, taking.gives, "a value")
+                self._alike(term.args, takes.gives, "a value")
             case Close():
                 self._alike(term.env, self._known(term.function).env, "a closure")
             case _:
                 pass
         for each in subterms(term):
-            self._term(each, inner, conts, taking)
+            self._term(each, inner, conts, takes)
 
     def _call(
         self,

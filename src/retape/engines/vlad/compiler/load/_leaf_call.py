@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 from ctypes import c_double, c_int32
 from typing import Any, NamedTuple
 
-from retape.engines.vlad.compiler.load._interface import Request
+from retape.engines.vlad.compiler.load._interface import (
+    A_REAL,
+    Request,
+    from_tokens,
+    to_tokens,
+)
 from retape.engines.vlad.compiler.load._native import Native
-from retape.engines.vlad.compiler.load._tokens import A_REAL, from_tokens, to_tokens
 from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.values._looks import Look
 from retape.engines.vlad.values._values import Value

@@ -19,9 +19,10 @@ from retape.engines.vlad.compiler.load._interface import (
     Request,
     SharedObject,
     declared,
+    from_tokens,
     let_signals_in,
+    request_of,
 )
-from retape.engines.vlad.compiler.load._tokens import from_tokens, request_of
 from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.language._diagnostics import RunError, Where
 from retape.engines.vlad.language._externals import NumberedExternal

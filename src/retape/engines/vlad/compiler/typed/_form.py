@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from retape.engines.vlad.compiler.ir._check import Checker, Taking
+from retape.engines.vlad.compiler.ir._check import Checker, Takes
 from retape.engines.vlad.compiler.ir._ir import (
     Atom,
     Cont,
@@ -128,7 +128,7 @@ class TypedProgram:
     def checked(self) -> "TypedProgram":
         """The program, or what is wrong with it."""
         taking = {
-            i: Taking(f.params, f.live, tuple(parts_of(f.result)))
+            i: Takes(f.params, f.live, tuple(parts_of(f.result)))
             for i, f in self.functions.items()
         }
         checker = Checker(taking)

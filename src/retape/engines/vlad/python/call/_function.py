@@ -14,15 +14,15 @@ from retape.engines.vlad.python.call._arguments import (
     innermost,
     no_function,
 )
-from retape.engines.vlad.python.call._by_name import (
+from retape.engines.vlad.python.call._callable import NOT_READY, CompiledCallable
+from retape.engines.vlad.python.call._remembered import (
     Name,
     checked_name,
     found_again,
     found_by_name,
     name_of,
+    remembered,
 )
-from retape.engines.vlad.python.call._callable import NOT_READY, CompiledCallable
-from retape.engines.vlad.python.call._remembered import remembered
 from retape.engines.vlad.python.call._values import type_of
 from retape.engines.vlad.python.read._signatures import Declared, parse_signatures
 from retape.engines.vlad.python.read._source import CompileError

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from retape._errors import GradientTypeError
-from retape.engines.vlad.python.read._records import record_parts
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
@@ -27,6 +26,7 @@ from retape.engines.vlad.python.read._types import (
     has_width,
     join,
     kind_of_type,
+    record_parts,
 )
 from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT
 from retape.engines.vlad.python.terms._statics import function_key

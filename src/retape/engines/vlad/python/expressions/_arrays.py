@@ -12,7 +12,7 @@ from retape.engines.vlad.operators._table import (
     VECTOR_DOT,
 )
 from retape.engines.vlad.python.expressions._unit import Terms
-from retape.engines.vlad.python.library import _parts, _tables
+from retape.engines.vlad.python.library import _parts, _rows
 from retape.engines.vlad.python.read._types import (
     FLOAT,
     INT,
@@ -45,7 +45,7 @@ class Arrays(Terms):
         if isinstance(type_, ArrayType):
             match node.attr:
                 case "T" if type_ == ArrayType(2):
-                    made = self._owner.written(node, _tables.transposed, [array])
+                    made = self._owner.written(node, _rows.transposed, [array])
                     return replace(made, fresh=False)
                 case "T" if type_.rank == 1:
                     return replace(array, fresh=False)

@@ -15,7 +15,6 @@ from retape.engines.vlad.python.expressions._unit import Nested, Terms
 from retape.engines.vlad.python.library._table import FUNCTIONS, METHODS, known_function
 from retape.engines.vlad.python.read._advice import instead_of_derivative
 from retape.engines.vlad.python.read._names import default_of, parameters
-from retape.engines.vlad.python.read._records import is_record_class
 from retape.engines.vlad.python.read._source import MISSING, CalledFile
 from retape.engines.vlad.python.read._types import (
     FLOAT,
@@ -26,6 +25,7 @@ from retape.engines.vlad.python.read._types import (
     OneOf,
     TupleType,
     holds_arrays,
+    is_record_class,
     kind_of_type,
 )
 from retape.engines.vlad.python.read._variables import share

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from retape.engines.vlad.language._core import Core, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.expressions._unit import Terms
-from retape.engines.vlad.python.read._records import parameters_of
 from retape.engines.vlad.python.read._types import (
     FunctionType,
     RecordType,
@@ -18,6 +17,7 @@ from retape.engines.vlad.python.read._types import (
     holds_arrays,
     is_dict,
     kind_of_type,
+    parameters_of,
 )
 from retape.engines.vlad.python.read._variables import share
 from retape.engines.vlad.python.terms._arithmetic import Operand

@@ -38,7 +38,7 @@ from retape.engines.vlad.operators._table import (
     names_with,
 )
 from retape.engines.vlad.python.expressions._unit import Terms
-from retape.engines.vlad.python.library import _rows, _tables
+from retape.engines.vlad.python.library import _rows
 from retape.engines.vlad.python.read._types import (
     FLOAT,
     ArrayType,
@@ -204,7 +204,7 @@ class WholeArrays(Terms):
 
     def thin(self, node: ast.AST, vector: Operand, *, is_row: bool) -> Operand:
         """A vector as an array of one row, or of one column."""
-        function = _tables.as_row if is_row else _tables.as_column
+        function = _rows.as_row if is_row else _rows.as_column
         made = self._owner.written(node, function, [vector])
         self._thin[made.core] = vector, is_row
         return replace(made, fresh=False)
@@ -253,7 +253,7 @@ class WholeArrays(Terms):
             both = [Operand(c, each.type) for c, each in zip(cores, found, strict=True)]
             for i, (_, line) in enumerate(given):
                 if line is not None:
-                    function = _tables.rows_of if line[1] else _tables.columns_of
+                    function = _rows.rows_of if line[1] else _rows.columns_of
                     both[i] = owner.written(node, function, [both[i], both[1 - i]])
             return self.binary(node, op, *both).core
 
@@ -269,8 +269,8 @@ class WholeArrays(Terms):
             return self.thin(node, self.binary(node, op, a, b), is_row=is_row)
         column, row = (b, a) if is_row else (a, b)
         like = self._owner.written(node, _rows.outer, [column, row])
-        columns = self._owner.written(node, _tables.columns_of, [column, like])
-        rows = self._owner.written(node, _tables.rows_of, [row, like])
+        columns = self._owner.written(node, _rows.columns_of, [column, like])
+        rows = self._owner.written(node, _rows.rows_of, [row, like])
         pair = (rows, columns) if is_row else (columns, rows)
         return self.binary(node, op, *pair)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from retape.engines.vlad.operators._table import ATAN, IS_FINITE, OPERATORS
-from retape.engines.vlad.python.library import _numbers, _parts, _rows, _tables
+from retape.engines.vlad.python.library import _numbers, _parts, _rows
 
 _Written = Callable[..., Any]
 
@@ -149,8 +149,8 @@ _OF_NUMPY: dict[str, LibraryFunction] = {
         ("array", "asarray"), LibraryFunction(rule="array", count=1, takes_ints=True)
     ),
     "copy": LibraryFunction(rule="copy", count=1, is_method=True, takes_ints=True),
-    "eye": LibraryFunction({"i": _tables.unit_table}),
-    "identity": LibraryFunction({"i": _tables.unit_table}),
+    "eye": LibraryFunction({"i": _rows.unit_table}),
+    "identity": LibraryFunction({"i": _rows.unit_table}),
     "linspace": LibraryFunction({"nni": _rows.spaced}),
     "arange": LibraryFunction(
         {"n": _rows.counted, "nn": _rows.counted_from, "nnn": _rows.counted_by}
@@ -182,16 +182,14 @@ _OF_NUMPY: dict[str, LibraryFunction] = {
     "reshape": LibraryFunction(rule="reshape", is_method=True, is_view=True),
     "diff": LibraryFunction({"1": _rows.differences}),
     "append": LibraryFunction({"11": _rows.joined}),
-    "diagonal": LibraryFunction({"2": _tables.diagonal}, is_method=True, is_view=True),
-    "transpose": LibraryFunction(
-        {"2": _tables.transposed}, is_method=True, is_view=True
-    ),
+    "diagonal": LibraryFunction({"2": _rows.diagonal}, is_method=True, is_view=True),
+    "transpose": LibraryFunction({"2": _rows.transposed}, is_method=True, is_view=True),
     # linear algebra
     "dot": LibraryFunction(rule="dot", count=2, is_method=True),
     "outer": LibraryFunction({"11": _rows.outer, "ff": _rows.outer_of_numbers}),
-    "trace": LibraryFunction({"2": _tables.trace}, is_method=True),
-    "linalg.solve": LibraryFunction({"21": _tables.solution, "22": _tables.solutions}),
-    "linalg.inv": LibraryFunction({"2": _tables.inverse}),
+    "trace": LibraryFunction({"2": _rows.trace}, is_method=True),
+    "linalg.solve": LibraryFunction({"21": _rows.solution, "22": _rows.solutions}),
+    "linalg.inv": LibraryFunction({"2": _rows.inverse}),
 }
 
 

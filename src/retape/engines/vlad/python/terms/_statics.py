@@ -7,16 +7,14 @@ from typing import Any
 from retape.engines.vlad.language._core import Const
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.library._table import known_function
-from retape.engines.vlad.python.read._records import (
-    is_frozen,
-    is_record_class,
-    record_parts,
-)
 from retape.engines.vlad.python.read._types import (
     NONE,
     FunctionType,
     RecordType,
     TupleType,
+    is_frozen,
+    is_record_class,
+    record_parts,
 )
 from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT, Operand, literal
 from retape.engines.vlad.python.terms._core_builder import tuple_of
