@@ -4,7 +4,8 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS, Signature
 from types import FunctionType as PythonFunction
 from typing import Any
 
-from retape._errors import PlanError
+from retape._errors import GradientTypeError, PlanError
+from retape.engines.vlad.python.terms._statics import function_key
 
 
 def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
@@ -24,12 +25,19 @@ def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
     return argnums if isinstance(argnums, int) else numbers
 
 
-def no_function(function: Any) -> str:
-    """The error for an object that cannot be compiled."""
-    return (
-        f"`{function!r}` is no Python function that could be compiled; pass a function "
-        "written with `def` or `lambda`, or what `native` made of one"
-    )
+def checked_function(function: Any) -> PythonFunction:
+    """The Python function inside what is to be compiled.
+
+    Raises:
+        GradientTypeError: If there is none.
+    """
+    found = innermost(function)
+    if function_key(function) is None or found is None:
+        raise GradientTypeError(
+            f"`{function!r}` is no Python function that could be compiled; pass a "
+            "function written with `def` or `lambda`, or what `native` made of one"
+        )
+    return found
 
 
 def innermost(function: Any) -> Any:

@@ -1,18 +1,17 @@
 """Something that is compiled when it is called, once for each kind of arguments."""
 
 import ast
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
-from types import FunctionType as PythonFunction
 from typing import Any
 
 from retape.driver._report import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
 from retape.engines.vlad.language._diagnostics import RunError, TooLong, Where
 from retape.engines.vlad.language._program import deep_recursion
+from retape.engines.vlad.python.call._arguments import checked_function
 from retape.engines.vlad.python.call._values import (
     argument_to_language,
     result_to_python,
@@ -114,16 +113,27 @@ class Made:
     where: Where
 
 
-class CompiledCallable(ABC):
+class CompiledCallable:
     """Something that is compiled when it is called, once for each kind of arguments.
 
     Threads that call it take turns.
+
+    Args:
+        function: A Python function, a compiled one, or a derivative of one.
+        engine: What runs it.
+        plan: How the runs of its derivatives are divided.
+        cache: Whether other processes find its machine code.
     """
 
     def __init__(
-        self, engine: EngineName, plan: Plan | None, cache: bool = True
+        self,
+        function: Any,
+        engine: EngineName,
+        plan: Plan | None = None,
+        cache: bool = True,
     ) -> None:
         check_engine(engine)
+        self._function, self._source = function, checked_function(function)
         self._cache = cache
         self._engine: EngineName = engine
         self._plan = check_plan(plan)
@@ -145,10 +155,6 @@ class CompiledCallable(ABC):
     def options(self) -> tuple[EngineName, Plan | None]:
         """How it is compiled."""
         return self._engine, self._plan
-
-    @abstractmethod
-    def _source(self) -> PythonFunction:
-        """The Python function that is compiled."""
 
     def _root(
         self, owner: Expressions, node: ast.AST, operands: list[Operand]
@@ -229,7 +235,7 @@ class CompiledCallable(ABC):
 
     def _compiled(self, types: tuple[Type, ...]) -> Made:
         unit = Unit(translate)
-        parsed = unit.parsed(self._source())
+        parsed = unit.parsed(self._source)
         where = parsed.text.where(parsed.node)
         names = [unit.build.fresh("argument") for _ in types]
         owner = Expressions(unit, parsed)

@@ -3,11 +3,9 @@
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FunctionType as PythonFunction
 from typing import Any
 
 from retape._errors import GradientTypeError, PlanError
-from retape.engines.vlad.python.call._arguments import innermost, no_function
 from retape.engines.vlad.python.call._callable import CompiledCallable
 from retape.engines.vlad.python.call._values import Tangent, type_of
 from retape.engines.vlad.python.expressions._derivative_calls import (
@@ -23,7 +21,6 @@ from retape.engines.vlad.python.read._types import (
     kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
-from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
 
@@ -43,13 +40,8 @@ class _Directional(CompiledCallable):
         plan: Plan | None,
         engine: EngineName,
     ) -> None:
-        super().__init__(engine, plan)
-        if function_key(function) is None or innermost(function) is None:
-            raise GradientTypeError(no_function(function))
-        self._function, self._wanted = function, wanted
-
-    def _source(self) -> PythonFunction:
-        return innermost(self._function)
+        super().__init__(function, engine, plan)
+        self._wanted = wanted
 
     def _by(self, count: int) -> tuple[int, ...]:
         """The arguments by which the derivative is taken, of so many."""

@@ -11,8 +11,6 @@ from retape.driver._report import Report
 from retape.engines.vlad.python.call._arguments import (
     bound,
     checked_argnums,
-    innermost,
-    no_function,
 )
 from retape.engines.vlad.python.call._callable import NOT_READY, CompiledCallable
 from retape.engines.vlad.python.call._remembered import (
@@ -27,7 +25,6 @@ from retape.engines.vlad.python.call._values import type_of
 from retape.engines.vlad.python.read._signatures import Declared, parse_signatures
 from retape.engines.vlad.python.read._source import CompileError
 from retape.engines.vlad.python.read._types import FLOAT, INT, kind_of_type
-from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Store
 from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
@@ -46,7 +43,7 @@ class NativeFunction(CompiledCallable):
         signatures: str | Sequence[str] = (),
         cache: bool = True,
     ) -> None:
-        super().__init__(engine, None, cache)
+        super().__init__(function, engine, cache=cache)
         functools.update_wrapper(self, function)
         self.__retape_function__ = function
         self._signatures = parse_signatures(signatures)
@@ -105,9 +102,6 @@ class NativeFunction(CompiledCallable):
             "signature, or leave them all out"
         )
 
-    def _source(self) -> PythonFunction:
-        return self.__retape_function__
-
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """The function's value.
 
@@ -138,10 +132,7 @@ class Derivative(CompiledCallable):
         plan: Plan | None,
         engine: EngineName,
     ) -> None:
-        super().__init__(engine, plan)
-        if function_key(function) is None or innermost(function) is None:
-            raise GradientTypeError(no_function(function))
-        self._function = function
+        super().__init__(function, engine, plan)
         self.__signature__ = inspect.signature(self.__call__)
         self.__retape_derivative__ = kind, function, checked_argnums(argnums)
         self._calls = 0
@@ -167,9 +158,6 @@ class Derivative(CompiledCallable):
             self._engine,
         )
 
-    def _source(self) -> PythonFunction:
-        return innermost(self._function)
-
     def __call__(self, *args: Any, store: Store | None = None) -> Any:
         """The derivative at arguments.
 
@@ -182,13 +170,13 @@ class Derivative(CompiledCallable):
             value = self._at_once(args)
             if value is not NOT_READY:
                 return value
-        given = bound(innermost(self._function), args, {})
+        given = bound(self._source, args, {})
         return self._first_alike()._run(given, store)
 
     def measured(self, *args: Any) -> tuple[Any, list[Report]]:
         """The derivative, and reports of what the sweeps did."""
         reports: list[Report] = []
-        given = bound(innermost(self._function), args, {})
+        given = bound(self._source, args, {})
         value = self._first_alike()._run(given, reports=reports)
         return value, reports
 
