@@ -69,6 +69,17 @@ def overlapping(u):
     return (v * v * u).sum()
 
 
+def unchanged(a, dtype=None):
+    return a
+
+
+@right(U)
+def a_dtype_that_a_function_has(u):
+    a = u.copy()
+    b = unchanged(a, dtype=float)
+    return (b * u).sum()
+
+
 @right(M, 3)
 def rows(m, n):
     s = 0.0

@@ -84,10 +84,17 @@ class CallTranslator(Terms):
             self.refuse(node, f"{kind_of_type(type_)} is called, which is no function")
         args, named = self._arguments(node, env)
         result = self.of_function(node, type_, function.core, args, named, tells=tells)
+        return self._sharing(result, node, [*args, *named.values()], env)
+
+    def _sharing(
+        self, result: Operand, node: ast.Call, given: list[Operand], env: "Variables"
+    ) -> Operand:
+        """A value: if its arrays are not new, they may be those of its arguments."""
         if holds_arrays(result.type) and not result.fresh:
-            nodes = [*node.args, *(k.value for k in node.keywords)]
-            for each, given in zip(nodes, [*args, *named.values()], strict=True):
-                if holds_arrays(given.type):
+            named = (k.value for k in node.keywords if k.arg != "dtype")
+            nodes = [*node.args, *named]
+            for each, operand in zip(nodes, given, strict=True):
+                if holds_arrays(operand.type):
                     share(each, env)
         return result
 
@@ -156,10 +163,11 @@ class CallTranslator(Terms):
         assert isinstance(receiver, ast.Attribute)
         args, named = self._arguments(node, env)
         result = owner.records.method(node, name, old, args, named)
-        if result is not None and holds_arrays(result.type) and not result.fresh:
-            for each in (receiver.value, *node.args, *(k.value for k in node.keywords)):
-                share(each, env)
-        return result
+        if result is None:
+            return None
+        if holds_arrays(result.type) and not result.fresh:
+            share(receiver.value, env)
+        return self._sharing(result, node, [*args, *named.values()], env)
 
     def _method(
         self, node: ast.Call, function: ast.Attribute, env: "Variables"
