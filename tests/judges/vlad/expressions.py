@@ -19,6 +19,8 @@ VALUES |= {"p": Point(1.0, 2.0), "none": np.zeros(0), "even": np.ones((2, 2))}
 VALUES["pivot"] = np.array([[0.0, 2.0], [1.0, 0.5]])
 
 HEAD = """
+import math
+
 import numpy as np
 from tests.judges.vlad.value_programs import HOOK, Point
 
@@ -37,6 +39,7 @@ RIGHT = (
     # reductions
     "u.mean() * u.max() - u.min() * u.prod() + np.mean(u) + np.max(u) * np.min(u)",
     "w.mean() * w.max() + w.min() * np.linalg.norm(w) + np.mean(w) * w.size",
+    "(sum(w) ** 2 * sum(t)[0, 0]).sum() * sum(u)",
     "w.sum(axis=None) * np.max(w, axis=None) * np.sum(w, None)",
     "(w.sum(axis=0) ** 2 * w.max(axis=0) * np.max(w, axis=-2)).sum()",
     "(np.sum(w, axis=1) ** 2 * w.mean(axis=-1) * w.min(axis=1)).sum()",
@@ -72,6 +75,10 @@ RIGHT = (
 
 REFUSED = (
     "np.where(u > 0.5, 1, 0)",
+    "np.where(n, x, 0.0)",
+    "math.isfinite(u)",
+    "np.copy(x)",
+    "np.zeros((n - 4, n - 5)).sum()",
     "w.sum(axis=n - 1).sum()",
     "np.sin(u, axis=0).sum()",
     "np.outer(n, n)",

@@ -34,6 +34,7 @@ PYTHON_FAULTS = (
     "a negative power of an int, which is a float; write the base as a float",
     "the arrays of a list differ in length",
     "an empty list makes no array of two dimensions",
+    "a negative length of an array",
     "an exception",
 )
 """Why a compiled Python function stops: operators `fault:0`, `fault:1`, and so on."""

@@ -9,7 +9,11 @@ from retape.engines.vlad.language._core import Const, Core, Prim
 from retape.engines.vlad.operators._table import CONS, MAXIMUM, MINIMUM, OPERATORS
 from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _rows
-from retape.engines.vlad.python.library._table import FUNCTIONS, LibraryFunction
+from retape.engines.vlad.python.library._table import (
+    FUNCTIONS,
+    METHODS,
+    LibraryFunction,
+)
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
@@ -108,7 +112,8 @@ class LibraryCalls(Terms):
     ) -> Operand:
         """An operator of numbers, of an array of each item."""
         owner, where, op = self._owner, self._owner.text.where(node), row.operator
-        if isinstance(args[0].type, ArrayType) and len(args) == 1 and not row.raises:
+        is_by_item = row.is_of_arrays or row.name == "abs"
+        if is_by_item and isinstance(args[0].type, ArrayType):
             return owner.wholes.unary(node, op, args[0])
         numbers = [self._number(node, row, arg) for arg in args]
         types, cores = [each.type for each in numbers], [each.core for each in numbers]
@@ -123,9 +128,9 @@ class LibraryCalls(Terms):
     ) -> Operand:
         """A function that is written in the language."""
         owner, name = self._owner, row.name
+        if name == "where":
+            self._check_choice(node, args)
         if row.by_item and any(isinstance(each.type, ArrayType) for each in args):
-            if name == "where":
-                self._check_choice(node, args)
             return owner.wholes.by_item(node, row.texts["n" * len(args)], args)
         if row.by_item or row.takes_bools:
             args = [self._number(node, row, arg) for arg in args]
@@ -296,10 +301,19 @@ class LibraryCalls(Terms):
         )
         return Operand(core, INT if {n.type for n in numbers} == {INT} else FLOAT)
 
+    def _copy(
+        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
+    ) -> Operand:
+        if not isinstance(args[0].type, ArrayType):
+            self.refuse(node, f"`copy` of {kind_of_type(args[0].type)} is no array")
+        return self._owner.wholes.copy(node, args[0])
+
     def _sum(self, node: ast.AST, row: LibraryFunction, args: list[Operand]) -> Operand:
         (value,) = args
         if isinstance(value.type, ListType):
             return self._written(node, row, args)
+        if not row.is_of_arrays and getattr(value.type, "rank", 0) > 1:  # of the rows
+            return self._by_axis(node, METHODS[row.name], value, 0, False)
         return self._owner.wholes.sum(node, value)
 
     def _full(
@@ -351,17 +365,12 @@ class LibraryCalls(Terms):
         where = self._owner.text.where(node)
         return self._owner.arithmetic.power(where, left, right)
 
-    def _range(
-        self, node: ast.AST, row: LibraryFunction, args: list[Operand]
-    ) -> Operand:
-        self.refuse(node, "`range` is compiled in the head of a `for` only")
-
 
 _Rule = Callable[[LibraryCalls, ast.AST, LibraryFunction, list[Operand]], Operand]
 
 _LIBRARY_RULES: dict[str, _Rule] = {
     "array": LibraryCalls._of_list,
-    "copy": lambda self, node, row, args: self._owner.wholes.copy(node, args[0]),
+    "copy": LibraryCalls._copy,
     "dot": lambda self, node, row, args: self._owner.arrays.product(node, *args),
     "flatten": LibraryCalls._shaped,
     "float": LibraryCalls._float,
@@ -377,7 +386,9 @@ _LIBRARY_RULES: dict[str, _Rule] = {
     "power": lambda self, node, row, args: self._owner.apply_binary(
         node, ast.Pow(), *args
     ),
-    "range": LibraryCalls._range,
+    "range": lambda self, node, row, args: self.refuse(
+        node, "`range` is compiled in the head of a `for` only"
+    ),
     "ravel": LibraryCalls._shaped,
     "reshape": LibraryCalls._shaped,
     "sum": LibraryCalls._sum,

@@ -116,6 +116,9 @@ def of_shape(
     """An array of several dimensions, of a shape, and of so many items."""
     both, *lengths = [build.fresh(n) for n in ("shape", *["length"] * rank)]
     size = product_of(where, [Var(where, each) for each in lengths])
-    made = Prim(where, CONS, (Var(where, both), items(size)))
+    made: Core = Prim(where, CONS, (Var(where, both), items(size)))
+    for each in lengths:  # of two that are negative the product is not
+        wrong = fault(where, "a negative length of an array")
+        made = If(where, Prim(where, IS_NEGATIVE, (Var(where, each),)), wrong, made)
     inside = build.let(where, tuple_pattern(lengths), Var(where, both), made)
     return build.let_var(where, both, shape, inside)
