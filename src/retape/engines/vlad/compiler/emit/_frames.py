@@ -1,7 +1,7 @@
 """The text that emission writes, and frames: what is kept where a run can stop."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from retape.engines.vlad.compiler.emit._static_data import constant_text
 from retape.engines.vlad.compiler.ir._ir import (
@@ -35,7 +35,7 @@ class Output:
         depth: How deep lines are indented.
     """
 
-    def __init__(self, used: set[str]) -> None:
+    def __init__(self, used: Container[str]) -> None:
         self.lines: list[str] = []
         self.cases: list[str] = []
         self.entries: list[str] = []

@@ -116,9 +116,11 @@ class Checker:
             case Cont():
                 self._bind(term.params)
                 self._conts[term.name] = term.params
-                live, waiting = self.waits.get(term.name, (inner, ()))
-                self.need((*live, *waiting), inner)
-                self._term(term.cont, {*live, *term.params}, conts, takes)
+                outside = inner
+                if term.name in self.waits:
+                    outside, waiting = self.waits[term.name]
+                    self.need((*outside, *waiting), inner)
+                self._term(term.cont, {*outside, *term.params}, conts, takes)
                 self._term(term.body, inner, conts | {term.name}, takes)
                 return
             case Fix():

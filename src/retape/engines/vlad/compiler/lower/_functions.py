@@ -149,9 +149,7 @@ class Functions:
             self._globals[name] = self.later(source, {}, ())
         return self._globals[name]
 
-    def environment(
-        self, free: tuple[Register, ...]
-    ) -> tuple[Env, tuple[Register, ...]]:
+    def environment(self, free: tuple[str, ...]) -> tuple[Env, tuple[Register, ...]]:
         names = tuple(self._fresh(name) for name in free)
         return dict(zip(free, names, strict=True)), names
 

@@ -25,6 +25,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Uncons,
     all_functions,
     entered,
+    letter_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Costs
 from retape.engines.vlad.compiler.typed._form import (
@@ -241,12 +242,12 @@ class TypedLowering:
                 return self._let(term, known)
             case Uncons():
                 pair = shape_of(term.arg, known)
-                if isinstance(pair, Register) or pair == NOTHING:
+                if isinstance(pair, Tuple):
+                    parts = {term.car: pair.car, term.cdr: pair.cdr}
+                    return self._term(term.body, {**known, **parts})
+                if isinstance(pair, Register | Lit) and letter_of(pair) == "l":
                     return self._uncons_list(term, pair, known)
-                if not isinstance(pair, Tuple):
-                    return Stop()  # a constant that is no pair
-                parts = {term.car: pair.car, term.cdr: pair.cdr}
-                return self._term(term.body, {**known, **parts})
+                return Stop()  # a constant that is no pair
             case Match():
                 return self._match(term, known)
             case Tick():

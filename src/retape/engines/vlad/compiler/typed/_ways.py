@@ -155,6 +155,8 @@ class _Finder:
                 return []
             case Jump() | Return() | Call():
                 return [Way((), term)]
+            case _:
+                raise AssertionError("no typed function has such a term")
 
     def _has_reverse(self, term: Let) -> bool:
         """Whether an adjoint changes, if only because the variable ends here.
