@@ -72,12 +72,12 @@ class NativeFunction(CompiledCallable):
         if len(signature.args) != code.co_argcount:
             raise GradientTypeError(
                 f"the signature `{signature.text}` has {len(signature.args)} arguments,"
-                f" and `{self.__name__}` takes {code.co_argcount}; write one for each"
+                f" and `{code.co_name}` takes {code.co_argcount}; write one for each"
             )
         found = self._for(signature.args).returns
         if signature.returns not in (None, found):
             raise CompileError(
-                f"`{self.__name__}` returns {kind_of_type(found)}, and its signature "
+                f"`{code.co_name}` returns {kind_of_type(found)}, and its signature "
                 f"`{signature.text}` says another type; write that one, or leave it "
                 f"out: `({signature.text.split('(', 1)[1]}`",
                 self._for(signature.args).where,
@@ -98,8 +98,8 @@ class NativeFunction(CompiledCallable):
         given = ", ".join(kind_of_type(each) for each in types)
         known = " or ".join(f"`{each.text}`" for each in self._signatures)
         raise GradientTypeError(
-            f"`{self.__name__}` is declared as {known}, and called with {given}; add a "
-            "signature, or leave them all out"
+            f"`{self._source.__name__}` is declared as {known}, and called with "
+            f"{given}; add a signature, or leave them all out"
         )
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
