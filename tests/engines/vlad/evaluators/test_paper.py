@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from retape import logarithmic
-from retape.engines.vlad.evaluators._machine import Done
 from tests.engines.vlad.support import paper as the_paper
 from tests.engines.vlad.support.seams import engine_of
 
@@ -34,7 +33,7 @@ def test_a_resumed_interruption_gives_the_value() -> None:
     for steps in (1, 2, 17, whole.steps - 1):
         capsule = paper.interrupt(f, 0.7, steps)
         rest = paper.apply(the_paper.R, capsule)
-        assert isinstance(rest, Done)
+        assert isinstance(rest, the_paper.Done)
         assert (rest.value, rest.steps) == (whole.value, whole.steps - steps)
 
 
@@ -46,7 +45,7 @@ def test_a_capsule_can_be_made_to_interrupt_again() -> None:
     second = paper.apply(the_paper.R, first)
     assert not hasattr(second, "value")
     rest = paper.apply(the_paper.R, second)
-    assert isinstance(rest, Done)
+    assert isinstance(rest, the_paper.Done)
     whole = paper.evaluator.apply(f, 0.7)
     assert rest.value == whole.value
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from retape.engines.vlad.evaluators._cps_interpreter import Interpreter
 from retape.engines.vlad.evaluators._machine import Capsule, Done, seed_value
 from retape.engines.vlad.values._dual_and_taped import Real, Tape, Taped, add
 from retape.engines.vlad.values._traversal import copy_graph
-from retape.engines.vlad.values._values import Value
+
+Value = Any
+"""A value of the language, or a capsule."""
 
 R = object()
 """(6o): what resumes a capsule."""
@@ -41,7 +42,7 @@ class Interrupted:
 class Paper:
     """The interruption and resumption interface, and reverse mode, at one level."""
 
-    evaluator: Interpreter
+    evaluator: Any
     level: int
 
     def apply(self, f: Value, x: Value) -> "Done | Interrupted":
