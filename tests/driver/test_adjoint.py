@@ -53,11 +53,3 @@ def test_a_step_that_is_run_again_only_for_a_tape_is_looked_at(stage):
     for verify in ("full", "cheap"):
         with pytest.raises(retape.DeterminismError, match="^step 9 gave another state"):
             verified(verify)
-
-
-def test_a_step_that_changes_its_argument_against_the_hint_is_told():
-    start = np.ones(4)
-    with pytest.raises(ValueError, match="read-only") as found:
-        call(scale, lambda x, k, g: g, x0=start, in_place=False, steps=3)
-    assert "Leave `in_place` out if `step` is meant to." in found.value.__notes__[0]
-    assert start.tolist() == [1.0] * 4 and start.flags.writeable

@@ -170,12 +170,6 @@ def seed_in_buffer(memory, x):
     return memory.into(0, 2 * x)
 
 
-KEEPING = {
-    *(new_state, one_buffer, two_buffers, three_buffers, view_of_work),
-    *(c_in_place, c_spoils, c_two_buffers, c_library_memory),
-    *(new_cotangent, one_cotangent, c_cotangent, c_state_spoilt),
-}
-"""What leaves its argument as it was, or is C, which sees no flag of NumPy's."""
 COLUMNS = {
     "step": [
         *(new_state, in_place, one_buffer, two_buffers, three_buffers, view_of_work),
@@ -186,17 +180,14 @@ COLUMNS = {
         *(runs_the_steps, state_spoilt, c_cotangent, c_state_spoilt),
     ],
     "seed": [new_seed, seed_in_place, seed_in_buffer],
-    "hint": [None, True, False],
     "plan": ["snapshots", "stages", "tapes", "two tiers", "levels"],
     "kind": ["memory", "disk", "tiered"],
     "known": [True, False],
 }
 
 
-def can_be(step, reverse, seed, hint, plan, kind, known):
-    return (known or plan in UNKNOWN) and (
-        hint is not False or {step, reverse} <= KEEPING
-    )
+def can_be(step, reverse, seed, plan, kind, known):
+    return known or plan in UNKNOWN
 
 
 def program_of(memory, step, reverse, seed, x0=None):
@@ -214,10 +205,9 @@ def program_of(memory, step, reverse, seed, x0=None):
     ids=lambda cell: "-".join(getattr(v, "__name__", str(v)) for v in cell),
 )
 def test_every_way_to_handle_memory_is_right(library, tmp_path, cell):
-    step, reverse, seed, hint, plan, kind, known = cell
+    step, reverse, seed, plan, kind, known = cell
     program = program_of(Memory(library), step, reverse, seed)
-    options = {"known": known, "in_place": hint}
-    check(program, call(program, PLANS[plan], kind, tmp_path, **options))
+    check(program, call(program, PLANS[plan], kind, tmp_path, known=known))
 
 
 def reused_tape():
@@ -365,9 +355,8 @@ def test_the_table_would_see_a_run_that_copies_nothing(
     assert not np.allclose(found.cotangent, right, rtol=1e-3)
 
 
-@pytest.mark.parametrize("hint", [None, True, False])
 @pytest.mark.parametrize("failing", [1, 7, 14])
-def test_after_a_failed_call_the_users_arrays_are_as_they_were(failing, hint, tmp_path):
+def test_after_a_failed_call_the_users_arrays_are_as_they_were(failing, tmp_path):
     """Also their flags, and those of the buffers that steps return."""
     memory, calls = Memory(), 0
 
@@ -380,7 +369,7 @@ def test_after_a_failed_call_the_users_arrays_are_as_they_were(failing, hint, tm
 
     program = program_of(memory, step, new_cotangent, new_seed)
     with pytest.raises(ArithmeticError):
-        call(program, PLANS["snapshots"], "memory", tmp_path, in_place=hint)
+        call(program, PLANS["snapshots"], "memory", tmp_path)
     assert program.x0.tolist() == start().tolist() and program.x0.flags.writeable
     assert all(buffer.flags.writeable for buffer in memory.rows)
 

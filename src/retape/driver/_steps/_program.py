@@ -61,9 +61,6 @@ class Program(Generic[X, G]):
             summed over all states, k = 0, ..., n. The sum is in the result.
         cost_gradient: Its derivative: the cotangent of the same state. It is added to
             what `seed` and `reverse_step` return.
-        in_place: A hint: `False` says that `step` does not change its argument. It is
-            then given read-only arrays, so that a step which does so in NumPy is an
-            error (PyTorch has no read-only tensors). Results do not depend on it.
         hidden: Whether the functions have state that nobody can copy (COMMON blocks,
             static variables, objects): a snapshot is then a forked process that waits.
             `step` is run in it, and `seed`, `cost` and `reverse_step`, with the hidden
@@ -92,7 +89,6 @@ class Program(Generic[X, G]):
     observe: Callable[[X, int], object] | None = None
     cost: Callable[[X, int], Any] | None = None
     cost_gradient: Callable[[X, int], G] | None = None
-    in_place: bool | None = None
     hidden: bool = False
     verify: Verify | None = None
 

@@ -38,7 +38,6 @@ from retape.storage import copy_tree, fingerprint, tree_nbytes
 from retape.storage._trees._form import UNKNOWN, Form, form_of
 from retape.storage._trees._tree import (
     has_tensors,
-    read_only,
     with_graph,
     without_graph,
 )
@@ -80,11 +79,6 @@ class StepMachine(Generic[X, G]):
     forms: dict[int, Form] = field(default_factory=dict[int, Form], init=False)
     end: End | None = field(default=None, init=False)
 
-    @property
-    def _guarded(self) -> bool:
-        """Whether states are handed out read-only."""
-        return self.program.in_place is False
-
     def length(self) -> int | None:
         return self.steps
 
@@ -113,8 +107,8 @@ class StepMachine(Generic[X, G]):
                 cost = self._passed(x, k, cost)
                 x = self._after(x, k)
         elif of.many is not None:
-            x = self._some(of.many(self._given(x), first, stop), "many", first)
-        elif self._guarded or self.tensors:
+            x = self._some(of.many(x, first, stop), "many", first)
+        elif self.tensors:
             for k in range(first, stop):
                 x = self._after(x, k)
         else:
@@ -324,13 +318,7 @@ class StepMachine(Generic[X, G]):
 
     def _after(self, x: X, k: int) -> X:
         """The state after step k."""
-        try:
-            after: Any = self.program.one_step(self._given(x), k)
-        except ValueError as error:
-            if self._guarded and "read-only" in str(error):
-                error.add_note(_READ_ONLY)
-            raise
-        return self._some(after, "step", k)
+        return self._some(self.program.one_step(x, k), "step", k)
 
     def _some(self, after: Any, name: str, k: int) -> Any:
         """A state that is one."""
@@ -340,9 +328,6 @@ class StepMachine(Generic[X, G]):
                 "step, also where it is the argument, changed in place."
             )
         return without_graph(after) if self.tensors else after
-
-    def _given(self, x: X) -> X:
-        return read_only(x) if self._guarded else x
 
     def _taped(self, x: X, k: int, live: bool) -> tuple[X, Any]:
         """The state after step k, and what its adjoint needs, in memory of our own."""
@@ -357,7 +342,7 @@ class StepMachine(Generic[X, G]):
             return self._after(x, k), before
         if of.cost_gradient is None:
             self.forms[k] = form_of(x)
-        pair: Any = of.tape(self._given(x), k)
+        pair: Any = of.tape(x, k)
         if not _is_pair(pair):
             raise MachineError(
                 f"`tape` returned a `{type(pair).__name__}` for step {k}. Return a "
@@ -383,9 +368,3 @@ _STATE = "the state before step"
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == 2
-
-
-_READ_ONLY = (
-    "With `Program(in_place=False)` states are read-only, so that a step that changes "
-    "its argument is an error. Leave `in_place` out if `step` is meant to."
-)

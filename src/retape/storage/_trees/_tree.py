@@ -1,4 +1,4 @@
-"""Trees of arrays: copied, measured, and seen as read-only.
+"""Trees of arrays: copied, and measured.
 
 A state, a cotangent and a tape are such trees: arrays and plain Python values in the
 containers and classes of `_kinds`.
@@ -112,27 +112,6 @@ def without_graph(value: Any) -> Any:
         (1, 2.5)
     """
     return map_arrays(value, None, change_tensor=detached)
-
-
-def read_only(value: Any) -> Any:
-    """The same tree with read-only views of its arrays, which stay as they are.
-
-    Raises:
-        StoreError: If something in the tree is none of what a state may consist of.
-
-    Examples:
-        >>> import numpy as np
-        >>> x = np.zeros(2)
-        >>> read_only((1, [x]))[1][0].flags.writeable, x.flags.writeable
-        (False, True)
-    """
-
-    def view(array: Array) -> Array:
-        made = array.view()
-        made.flags.writeable = False
-        return made
-
-    return map_arrays(value, view)
 
 
 def tree_nbytes(value: Any) -> int:
