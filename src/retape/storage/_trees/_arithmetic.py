@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 from retape._errors import StoreError
 from retape.storage._trees._jax_arrays import is_jax_array
 from retape.storage._trees._kinds import opaque, parts_like, take_apart
-from retape.storage._trees._leaves import PLAIN, is_array, is_number, node_of
+from retape.storage._trees._leaves import (
+    PLAIN,
+    is_array,
+    is_number,
+    leaves,
+    node_of,
+)
 from retape.storage._trees._tensors import (
     as_numbers,
     has_fraction,
@@ -126,15 +132,14 @@ def precision(value: Any) -> float:
         >>> precision((1, 0.5))
         2.220446049250313e-16
     """
-    own = opaque(type(value))
+    return max(_DOUBLE, *map(_epsilon, leaves(value)), _DOUBLE)
+
+
+def _epsilon(leaf: Any) -> float:
+    own = opaque(type(leaf))
     if own is not None:
-        return precision(own.to_arrays(value))
-    if is_tensor(value):
-        return epsilon_of(value.dtype)
-    if type(value) not in PLAIN and hasattr(value, "dtype"):
-        return epsilon_of(value.dtype)
-    parts = () if type(value) in PLAIN else node_of(value).parts
-    return max(_DOUBLE, *(precision(part) for part in parts), _DOUBLE)
+        return precision(own.to_arrays(leaf))
+    return 0.0 if type(leaf) in PLAIN else epsilon_of(leaf.dtype)
 
 
 _DOUBLE = 2.0**-52

@@ -93,6 +93,8 @@ class Node(NamedTuple):
 
 
 _REGISTERED: dict[type, Opaque] = {}
+LEAVES: dict[type, bool] = {}
+"""Whether values of a type have no parts, as they are met: `_leaves.is_leaf` asks."""
 
 
 def register_state(
@@ -145,6 +147,7 @@ def register_state(
         )
     _REGISTERED[kind] = Opaque(copy, nbytes, to_arrays, from_arrays)
     opaque.cache_clear()
+    LEAVES.clear()
 
 
 @cache

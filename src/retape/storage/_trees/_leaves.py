@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from retape._errors import StoreError
 from retape.storage._trees._jax_arrays import is_jax_array, is_traced
-from retape.storage._trees._kinds import opaque, take_apart
+from retape.storage._trees._kinds import LEAVES, Node, opaque, take_apart
 from retape.storage._trees._tensors import is_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 
 PLAIN = frozenset({type(None), bool, int, float, str, complex})
@@ -36,46 +36,68 @@ def is_number(value: object) -> bool:
     return numpy is not None and isinstance(value, numpy.generic)
 
 
-def node_of(value: Any) -> Any:  # `Node | None`; callers know which.
-    """A container taken apart; `None` for a leaf that is no plain value.
+def is_leaf(value: object) -> bool:
+    """Tell whether a value has no parts: a number, an array, an opaque object."""
+    kind = type(value)
+    known = LEAVES.get(kind)
+    if known is None:
+        is_plain = kind in PLAIN or is_array(value) or is_number(value)
+        known = is_plain or opaque(kind) is not None or is_of_framework(value)
+        LEAVES[kind] = known
+    return known
+
+
+def node_of(value: Any) -> Node:
+    """A container taken apart.
 
     Raises:
-        StoreError: If the value is neither.
+        StoreError: If the value is none, and no leaf either.
     """
     node = take_apart(value)
-    if node is None and not is_number(value) and not is_of_framework(value):
+    if node is None:
         raise no_state(value)
     return node
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree, in order.
+
+    Raises:
+        StoreError: If something in it is none of what a state may consist of, or the
+            tree contains itself.
+    """
+    found: list[Any] = []
+    try:
+        _collect(tree, found)
+    except RecursionError as error:
+        raise endless(tree) from error
+    return found
+
+
+def _collect(tree: Any, found: list[Any]) -> None:
+    if is_leaf(tree):
+        found.append(tree)
+        return
+    for part in node_of(tree).parts:
+        _collect(part, found)
+
+
+def map_tree(change: Callable[[Any], Any], tree: Any) -> Any:
+    """The same containers with other leaves.
+
+    Examples:
+        >>> map_tree(str, {"x": (1, 2.5)})
+        {'x': ('1', '2.5')}
+    """
+    if is_leaf(tree):
+        return change(tree)
+    node = node_of(tree)
+    return node.build([map_tree(change, part) for part in node.parts])
 
 
 def is_of_framework(value: object) -> bool:
     """Tell whether a value is an array of JAX's or a tensor of PyTorch's."""
     return is_tensor(value) or is_jax_array(value)
-
-
-def memory_of(value: Any) -> Iterator[Any]:
-    """The arrays and tensors in a tree, in order, which a step may write to.
-
-    Those inside opaque objects are not looked at.
-
-    Raises:
-        StoreError: If the tree contains itself.
-    """
-    try:
-        yield from _memory_of(value)
-    except RecursionError as error:
-        raise endless(value) from error
-
-
-def _memory_of(value: Any) -> Iterator[Any]:
-    if type(value) in PLAIN or opaque(type(value)) is not None:
-        return
-    if is_array(value) or is_tensor(value):
-        yield value
-        return
-    node = node_of(value)
-    for part in node.parts if node else ():
-        yield from _memory_of(part)
 
 
 def endless(value: object) -> StoreError:

@@ -12,7 +12,7 @@ from typing import Any
 from retape.storage._trees._arithmetic import _is_small_float
 from retape.storage._trees._jax_arrays import is_jax_array
 from retape.storage._trees._kinds import opaque
-from retape.storage._trees._leaves import PLAIN, is_array, is_number, node_of
+from retape.storage._trees._leaves import PLAIN, is_array, is_number, leaves, node_of
 from retape.storage._trees._tensors import as_numbers, has_fraction, is_tensor
 
 
@@ -49,14 +49,14 @@ def is_in_reach(tree: Any) -> bool:
         >>> is_in_reach({"x": (1.0, 2)})
         True
     """
-    if type(tree) in PLAIN or is_array(tree) or is_number(tree):
-        return True
-    if is_tensor(tree):
-        return tree.device.type == "cpu"
+    return all(map(_is_in_reach, leaves(tree)))
+
+
+def _is_in_reach(leaf: Any) -> bool:
+    if is_tensor(leaf):
+        return leaf.device.type == "cpu"
     # An array of JAX's may be on its way; an object of the user's makes its arrays.
-    if is_jax_array(tree) or opaque(type(tree)) is not None:
-        return False
-    return all(map(is_in_reach, node_of(tree).parts))
+    return not is_jax_array(leaf) and opaque(type(leaf)) is None
 
 
 def described(tree: Any) -> str:

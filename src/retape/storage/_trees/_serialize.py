@@ -183,7 +183,6 @@ def _strip(value: Any, arrays: list[Array], of_jax: Any, in_order: bool) -> Any:
         array, note = to_array(value)
         return _strip_array(array, arrays) | {"f": note}
     node = node_of(value)
-    assert node is not None
     names, values = node.note, node.parts
     if node.tag in ("d", "o"):
         if node.tag == "d" and not all(isinstance(name, str) for name in names):

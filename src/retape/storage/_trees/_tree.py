@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape.storage._trees._arrays import copy_array, copy_arrays, is_plain, span
 from retape.storage._trees._kinds import opaque
-from retape.storage._trees._leaves import PLAIN, endless, is_array, memory_of, node_of
+from retape.storage._trees._leaves import PLAIN, is_array, is_leaf, leaves, map_tree
 from retape.storage._trees._tensors import (
     check_apart,
     copy_tensors,
@@ -24,8 +24,6 @@ from retape.storage._trees._tensors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     Array = np.ndarray[Any, Any]
@@ -51,57 +49,35 @@ def copy_tree(value: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and type(value) is numpy.ndarray:
         return copy_array(value)
-    memory = list(memory_of(value))
-    arrays = [part for part in memory if is_array(part)]
-    copies = iter(copy_arrays(arrays))
-    if len(arrays) == len(memory):
-        return map_arrays(value, lambda _: next(copies), copy_others=True)
-    tensors = [part for part in memory if is_tensor(part)]
-    check_apart(tensors, arrays)
-    tensor_copies = iter(copy_tensors(tensors))
-    return map_arrays(
-        value,
-        lambda _: next(copies),
-        copy_others=True,
-        change_tensor=lambda _: next(tensor_copies),
-    )
+    found = leaves(value)
+    arrays = [leaf for leaf in found if is_array(leaf)]
+    tensors = [leaf for leaf in found if is_tensor(leaf)]
+    copies, tensor_copies = iter(copy_arrays(arrays)), iter(())
+    if tensors:
+        check_apart(tensors, arrays)
+        tensor_copies = iter(copy_tensors(tensors))
 
+    def copied(leaf: Any) -> Any:
+        if type(leaf) in PLAIN:
+            return leaf
+        if is_array(leaf):
+            return next(copies)
+        own = opaque(type(leaf))
+        if own is not None:
+            return own.copy(leaf)
+        return next(tensor_copies) if is_tensor(leaf) else leaf.copy()
 
-def map_arrays(
-    value: Any,
-    change: Callable[[Array], Array] | None,
-    *,
-    copy_others: bool = False,
-    change_tensor: Callable[[Any], Any] | None = None,
-) -> Any:
-    """The same tree with other arrays, and with copies of opaque objects if asked."""
-    if type(value) in PLAIN:
-        return value
-    if is_array(value):
-        return value if change is None else change(value)
-    own = opaque(type(value))
-    if own is not None:
-        return own.copy(value) if copy_others else value
-    if is_tensor(value):
-        return value if change_tensor is None else change_tensor(value)
-    node = node_of(value)
-    if node is None:  # A number of NumPy's, or an array of JAX's.
-        return value.copy() if copy_others else value
-    parts = [
-        map_arrays(part, change, copy_others=copy_others, change_tensor=change_tensor)
-        for part in node.parts
-    ]
-    return node.build(parts)
+    return map_tree(copied, value)
 
 
 def has_tensors(value: Any) -> bool:
     """Tell whether there are tensors in a tree, which may have a graph."""
-    return "torch" in sys.modules and any(map(is_tensor, memory_of(value)))
+    return "torch" in sys.modules and any(map(is_tensor, leaves(value)))
 
 
 def with_graph(value: Any) -> bool:
     """Tell whether a tensor in a tree was made by operations that autograd records."""
-    return any(is_tensor(t) and t.grad_fn is not None for t in memory_of(value))
+    return any(is_tensor(t) and t.grad_fn is not None for t in leaves(value))
 
 
 def without_graph(value: Any) -> Any:
@@ -111,7 +87,7 @@ def without_graph(value: Any) -> Any:
         >>> without_graph((1, 2.5))
         (1, 2.5)
     """
-    return map_arrays(value, None, change_tensor=detached)
+    return map_tree(lambda leaf: detached(leaf) if is_tensor(leaf) else leaf, value)
 
 
 def tree_nbytes(value: Any) -> int:
@@ -127,26 +103,19 @@ def tree_nbytes(value: Any) -> int:
         >>> tree_nbytes((1, 0.5, 2j))
         32
     """
-    try:
-        return _nbytes(value)
-    except RecursionError as error:
-        raise endless(value) from error
+    # Without the walk, which takes longer, where there is one leaf.
+    return _nbytes(value) if is_leaf(value) else sum(map(_nbytes, leaves(value)))
 
 
-def _nbytes(value: Any) -> int:
-    if is_array(value):
-        return _array_nbytes(value)
-    if type(value) in PLAIN:
-        return 16 if isinstance(value, complex) else 8
-    own = opaque(type(value))
+def _nbytes(leaf: Any) -> int:
+    if type(leaf) in PLAIN:
+        return 16 if isinstance(leaf, complex) else 8
+    if is_array(leaf):
+        return _array_nbytes(leaf)
+    own = opaque(type(leaf))
     if own is not None:
-        return int(own.nbytes(value))
-    if is_tensor(value):
-        return tensor_nbytes(value)
-    node = node_of(value)
-    if node is None:
-        return value.nbytes  # A number of NumPy's, or an array of JAX's.
-    return sum(_nbytes(part) for part in node.parts)
+        return int(own.nbytes(leaf))
+    return tensor_nbytes(leaf) if is_tensor(leaf) else leaf.nbytes
 
 
 def _array_nbytes(array: Array) -> int:
