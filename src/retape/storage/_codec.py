@@ -17,6 +17,8 @@ import zipfile
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from retape._errors import SnapshotError
 from retape.storage._trees._arrays import digest_array
 from retape.storage._trees._serialize import lay_out, strip, unstrip
@@ -25,15 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
 
 FORMAT = "retape-2"
 
 
 def encode(value: object, label: dict[str, object]) -> bytes:
     """The bytes of a file that holds `value`, and says what it is in `label`."""
-    import numpy as np
-
     parts = lay_out(strip(value))
     meta = {"format": FORMAT, "label": label, "tree": parts.tree}
     meta["digest"] = _digest(meta, parts.leaves)
@@ -72,8 +71,6 @@ def decode(data: bytes, name: str) -> tuple[Any, dict[str, Any]]:
     Raises:
         SnapshotError: If the file is truncated, altered or of another make.
     """
-    import numpy as np
-
     try:
         _check_sizes(data)
         with np.load(io.BytesIO(data), allow_pickle=False) as members:
@@ -116,8 +113,6 @@ def read_label(file: Path) -> dict[str, Any]:
 
 def label_in(source: Any, size: int) -> dict[str, Any]:
     """The label in an open file of this size; nothing if it cannot be read."""
-    import numpy as np
-
     try:
         _check_sizes(source, size)
         with np.load(source, allow_pickle=False) as members:

@@ -9,6 +9,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import StoreError
 from retape.storage._base import Place, SnapshotStore, is_durable
@@ -82,8 +84,6 @@ def measure(
 
 
 def _measured(store: SnapshotStore[Any], nbytes: int, snapshots: int) -> Speed:
-    import numpy as np
-
     # Random, so that no codec and no disk makes less of it.
     source = np.random.default_rng(0)
     durable = store if is_durable(store) else None

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from importlib import import_module
 from typing import Any, TypeVar
+
+import numpy as np
 
 from retape._errors import SnapshotError, StoreError
 from retape._extras import require
@@ -222,7 +223,6 @@ class _Writing:
 
     def begin(self, array: Any) -> Any:
         """Begin to write this process's parts of an array; its place."""
-        numpy = import_module("numpy")
         shared = isinstance(self.arrays, SharedDirectory)
         here = array.is_fully_addressable
         if not (here or shared):
@@ -238,11 +238,11 @@ class _Writing:
                     f"an array of shape {array.shape} and type `{array.dtype}` has "
                     "parts in other processes, and Zarr has no such type."
                 )
-            return numpy.asarray(array)
+            return np.asarray(array)
         name, self._count = str(self._count), self._count + 1
         self.shardings[self.folder, name] = array.sharding
         if here and shared:
-            self.alike.update(numpy.asarray(array).tobytes())
+            self.alike.update(np.asarray(array).tobytes())
         if self.arrays.is_first or not here:
             where, first = self.arrays.at(self.folder, name), self.arrays.is_first
             self.begun += begin_to_write(where, array, is_first=first)

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from retape._errors import PlanError
 from retape._numbers import number_of
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

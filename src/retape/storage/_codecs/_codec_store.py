@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
@@ -26,14 +28,10 @@ from retape.storage._codecs._lossy import (
     unpack_rounded,
 )
 from retape.storage._codecs._packers import damaged, pack_bytes, unpacked
+from retape.storage._trees._arrays import Array
 from retape.storage._trees._dtypes import dtype_from_json, dtype_to_json
 from retape.storage._trees._serialize import lay_out, strip, unstrip
 from retape.storage._wrapper import StoreWrapper
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 C = TypeVar("C")
 
@@ -175,8 +173,6 @@ class CodecStore(StoreWrapper[C]):
         """Compare what a codec with a loss would give back with what it was given."""
         if not self.codec.is_lossy:
             return
-        import numpy as np
-
         specs = json.loads(packed[1])[1]
         leaves = lay_out(strip(capsule)).stored
         for leaf, spec, data in zip(leaves, specs, packed[2], strict=True):
@@ -228,8 +224,6 @@ def compress(array: Array, codec: Codec) -> tuple[dict[str, Any], Array]:
     Raises:
         PlanError: If a number is too large for the type that it is rounded to.
     """
-    import numpy as np
-
     is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
     flat = np.asarray(array.T if is_turned else array, order="C")
     spec: dict[str, Any] = {
@@ -254,8 +248,6 @@ def decompress(spec: dict[str, Any], data: Array) -> Array:
     Raises:
         SnapshotError: If the bytes unpack to more or fewer than they should.
     """
-    import numpy as np
-
     dtype, shape = dtype_from_json(spec["d"]), tuple(spec["n"])
     nbytes = dtype.itemsize * prod(shape)
     if dtype.hasobject or nbytes > MOST * len(data) or min(shape, default=0) < 0:

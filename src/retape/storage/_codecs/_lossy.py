@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from retape._errors import PlanError
 from retape.storage._codecs._codec import Codec
 from retape.storage._codecs._packers import damaged, must_be, shuffled, unpacked
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+from retape.storage._trees._arrays import Array
 
 
 def roundable_numbers(flat: Array) -> Array | None:
@@ -32,8 +30,6 @@ def roundable_numbers(flat: Array) -> Array | None:
 
 def pack_rounded(x: Array, codec: Codec) -> tuple[str, bytes]:
     """The kind and the bytes of rounded numbers; nothing if the bound is not kept."""
-    import numpy as np
-
     if codec.kind == "bfloat16":
         return "bfloat16", _to_bfloat16(x)
     if codec.kind in Codec.CASTS:
@@ -59,8 +55,6 @@ def pack_rounded(x: Array, codec: Codec) -> tuple[str, bytes]:
 def unpack_rounded(
     raw: bytes, kind: str, scale: str, dtype: Any, shape: tuple[int, ...]
 ) -> Array:
-    import numpy as np
-
     count = prod(shape)
     if kind == "bfloat16":
         must_be(len(raw), 2 * count)
@@ -83,8 +77,6 @@ def unpack_rounded(
 
 def _multiples(x: Array, bound: float) -> tuple[str, bytes]:
     """Multiples of nearly twice the bound; smooth fields have small differences."""
-    import numpy as np
-
     scale = 2.0 * bound * (1.0 - 1e-6)
     multiples = np.rint(np.asarray(x, np.float64) / scale)
     if not np.abs(multiples).max() < 2**31:
@@ -112,8 +104,6 @@ def _axes(shape: tuple[int, ...], order: int) -> list[int]:
 
 def _to_bfloat16(x: Array) -> bytes:
     """Round to the nearest number with 8 bits of exponent and 7 of fraction."""
-    import numpy as np
-
     with np.errstate(over="ignore"):
         single = np.ascontiguousarray(x.astype(np.float32))
     bits = single.view(np.uint32)
@@ -126,8 +116,6 @@ def _to_bfloat16(x: Array) -> bytes:
 
 
 def _refuse_overflow(x: Array, rounded: Array, name: str) -> None:
-    import numpy as np
-
     if np.isinf(rounded).sum() > np.isinf(x).sum():
         raise PlanError(
             f"`codec={name!r}` cannot hold {float(np.abs(x).max()):.3g}, which is in a "

@@ -8,16 +8,14 @@ from __future__ import annotations
 import zlib
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from retape._errors import MissingPackageError, SnapshotError
 from retape._extras import require
 from retape.storage._codecs._codec import Codec
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+from retape.storage._trees._arrays import Array
 
 
 def has_zstd() -> bool:
@@ -73,8 +71,6 @@ def pack_bytes(flat: Array, codec: Codec) -> tuple[str, bytes]:
 
 def shuffled(raw: bytes, itemsize: int) -> tuple[str, bytes]:
     """Bytes of the same place in a number beside each other, and packed."""
-    import numpy as np
-
     name = "zstd" if has_zstd() else "zlib"
     bytes_of = np.frombuffer(raw, np.uint8)
     if itemsize > 1:
@@ -85,8 +81,6 @@ def shuffled(raw: bytes, itemsize: int) -> tuple[str, bytes]:
 
 def unpacked(raw: bytes, kind: str, nbytes: int, itemsize: int) -> bytes:
     """What `pack_bytes` or `shuffled` was given."""
-    import numpy as np
-
     text = raw if kind == "none" else expanded(raw, kind[:4], nbytes)
     if len(text) != nbytes:
         raise damaged(f"{len(text)} bytes are there of {nbytes}")

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from retape._errors import SnapshotError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
@@ -59,7 +62,6 @@ def begin_to_write(where: Path, array: Any, *, is_first: bool) -> list[Any]:
         is_first: Whether this process says what the array is. Others know it, too, and
             may write their parts before.
     """
-    numpy = import_module("numpy")
     chunks = array.sharding.shard_shape(array.shape)
     metadata = {
         "shape": list(array.shape),
@@ -75,7 +77,7 @@ def begin_to_write(where: Path, array: Any, *, is_first: bool) -> list[Any]:
     else:
         target = _opened(where, metadata, open=True, assume_metadata=True)
     shards = [part for part in array.addressable_shards if part.replica_id == 0]
-    return [target[part.index].write(numpy.asarray(part.data)) for part in shards]
+    return [target[part.index].write(np.asarray(part.data)) for part in shards]
 
 
 def read_saved(where: Path, saved: SavedArray, sharding: Any) -> Any:

@@ -14,6 +14,8 @@ from hashlib import blake2b
 from importlib import import_module
 from typing import Any, TypeVar
 
+import numpy as np
+
 from retape._errors import StoreError
 from retape.storage._base import Key
 from retape.storage._codec import decode
@@ -147,11 +149,10 @@ class Processes:
 
     def allgather(self, sendobj: Any) -> list[Any]:
         """What each process says, by their numbers."""
-        numpy = import_module("numpy")
         said = pickle.dumps(sendobj)
-        lengths = _gathered(numpy.array([len(said)], numpy.int32))[:, 0]
-        padded = numpy.zeros(int(lengths.max()), numpy.uint8)
-        padded[: len(said)] = numpy.frombuffer(said, numpy.uint8)
+        lengths = _gathered(np.array([len(said)], np.int32))[:, 0]
+        padded = np.zeros(int(lengths.max()), np.uint8)
+        padded[: len(said)] = np.frombuffer(said, np.uint8)
         rows = zip(_gathered(padded), lengths, strict=True)
         # Between processes that run, and in no file: so `pickle` opens no door.
         return [pickle.loads(row[:n].tobytes()) for row, n in rows]

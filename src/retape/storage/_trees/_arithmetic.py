@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from retape._errors import StoreError
 from retape.storage._trees._jax_arrays import is_jax_array
 from retape.storage._trees._kinds import opaque, parts_like, take_apart
@@ -151,8 +153,6 @@ def epsilon_of(dtype: Any) -> float:
     Args:
         dtype: Of NumPy, JAX or PyTorch.
     """
-    import numpy as np
-
     if not hasattr(dtype, "kind"):  # one of PyTorch's
         has = getattr(dtype, "is_floating_point", False)
         has = has or getattr(dtype, "is_complex", False)

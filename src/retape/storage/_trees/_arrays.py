@@ -14,7 +14,9 @@ memory that nobody has written, and differs from run to run.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from retape._errors import StoreError
 
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from hashlib import blake2b
 
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class View(NamedTuple):
@@ -78,8 +78,6 @@ def into_regions(arrays: Sequence[Array]) -> tuple[list[Array], list[View]]:
 
     Arrays whose spans overlap share a region. Bytes that no array covers are zero.
     """
-    import numpy as np
-
     spans = [span(array) for array in arrays]
     bounds, views = places_of(spans, list(map(_address, arrays)))
     regions = [np.zeros(high - low, np.uint8) for low, high in bounds]
@@ -159,8 +157,6 @@ def digest_array(total: blake2b, array: Array) -> None:
 
 def _values(array: Array) -> Iterator[Array]:
     """The bytes of an array without its padding, in the order of its elements."""
-    import numpy as np
-
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from _values(array[name])
@@ -189,6 +185,4 @@ def _do_not_overlap(arrays: Sequence[Array]) -> bool:
 
 def view_of(region: Array, like: Array, offset: int) -> Array:
     """An array with the shape, type and strides of another, in a region of bytes."""
-    import numpy as np
-
     return np.ndarray(like.shape, like.dtype, region, offset, like.strides)  # pyright: ignore

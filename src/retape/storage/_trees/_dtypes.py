@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 
 def dtype_to_json(dtype: np.dtype[Any]) -> Any:
     """NumPy's own description of a type."""
-    import numpy as np
-
     return np.lib.format.dtype_to_descr(dtype)
 
 
@@ -25,15 +22,11 @@ def dtype_from_json(described: Any) -> np.dtype[Any]:
     Raises:
         ValueError: If the description is none.
     """
-    import numpy as np
-
     return np.lib.format.descr_to_dtype(_tuples(described))
 
 
 def registered_dtype(name: str) -> np.dtype[Any]:
     """A number type by its name; those of `ml_dtypes` exist once that is loaded."""
-    import numpy as np
-
     try:
         return np.dtype(name)
     except TypeError:

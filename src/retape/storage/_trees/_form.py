@@ -15,8 +15,9 @@ dictionaries, and comparing two that are equal takes less than a tenth of a micr
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from retape.storage._trees._arithmetic import epsilon_of
 from retape.storage._trees._kinds import named_parts, opaque, take_apart
@@ -57,8 +58,7 @@ def form_of(tree: Any) -> Form:
         return dict, {name: form_of(part) for name, part in tree.items()}
     if kind in _SEQUENCES:
         return kind, dict(enumerate(map(form_of, tree)))
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(tree, numpy.ndarray | numpy.generic):
+    if isinstance(tree, np.ndarray | np.generic):
         _ARRAYS.add(kind)
         return tree.shape, tree.dtype
     if opaque(kind) is not None:

@@ -18,14 +18,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from retape._errors import SnapshotError, StoreError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+from retape.storage._trees._arrays import Array
 
 
 def is_jax_array(value: object) -> bool:
@@ -48,8 +46,6 @@ def jax_to_array(value: Any) -> tuple[Array, list[Any]]:
     Raises:
         StoreError: If it is on several devices.
     """
-    import numpy as np
-
     jax: Any = sys.modules["jax"]
     devices = value.sharding.device_set
     if len(devices) > 1:
@@ -124,8 +120,6 @@ def digest_jax_array(value: Any) -> tuple[Array, list[Any]]:
 
     Of arrays with parts in other processes all of these have to ask together.
     """
-    import numpy as np
-
     jax = import_module("jax")
     keys = ""
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
@@ -144,8 +138,6 @@ def digest_jax_array(value: Any) -> tuple[Array, list[Any]]:
 
 def _mixed_part(array: Array, index: tuple[slice, ...]) -> int:
     """The sum over an array that is a part of another, from `index` on."""
-    import numpy as np
-
     if not array.size:
         return 0
     bits = _bits(array)
@@ -166,8 +158,6 @@ def _mixed_part(array: Array, index: tuple[slice, ...]) -> int:
 
 def _bits(array: Array) -> Array:
     """The elements as numbers without sign, on at least one axis."""
-    import numpy as np
-
     array = np.ascontiguousarray(np.atleast_1d(array))
     size = array.dtype.itemsize
     if size > 8:  # Complex numbers, by their halves.
@@ -177,8 +167,6 @@ def _bits(array: Array) -> Array:
 
 def _mix(values: Array) -> Array:
     """Mix the bits of 64-bit numbers, as the generator SplitMix64 does."""
-    import numpy as np
-
     mixed = values + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

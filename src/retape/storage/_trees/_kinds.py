@@ -17,11 +17,13 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+
 from retape._errors import SnapshotError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
+
 
 T = TypeVar("T")
 
@@ -185,8 +187,7 @@ def take_apart(value: Any) -> Node | None:
     if is_dataclass(value) and opaque(kind) is None:
         names = _attributes(value)
         return _node("o", names, [getattr(value, name) for name in names], kind)
-    numpy = sys.modules.get("numpy")
-    return None if numpy is None else _array_subclass(value, kind, numpy)
+    return _array_subclass(value, kind)
 
 
 def named_parts(node: Node) -> dict[Any, Any]:
@@ -287,28 +288,27 @@ def _with_attributes(kind: type, names: Sequence[str], parts: Sequence[Any]) -> 
     return made
 
 
-def _array_subclass(value: Any, kind: type, numpy: ModuleType) -> Node | None:
+def _array_subclass(value: Any, kind: type) -> Node | None:
     """The parts of NumPy's own subclasses of its array."""
-    if kind is numpy.ndarray or not isinstance(value, numpy.ndarray):
+    if kind is np.ndarray or not isinstance(value, np.ndarray):
         return None
-    if kind is numpy.ma.MaskedArray:
-        mask = numpy.ma.getmask(value)
-        mask = None if mask is numpy.ma.nomask else mask
-        fill = None if value._fill_value is None else numpy.array(value._fill_value)
-        plain = numpy.ma.getdata(value, subok=False)
-        return Node("m", None, [plain, mask, fill, bool(value.hardmask)], _masked)
-    if kind in (numpy.matrix, numpy.recarray):
-        tag = "x" if kind is numpy.matrix else "r"
-        return _node(tag, None, [value.view(numpy.ndarray)], kind)
-    if kind is numpy.memmap:
+    if kind is np.ma.MaskedArray:
+        masked: Any = value  # whose filling value NumPy's types do not have
+        mask = np.ma.getmask(masked)
+        mask = None if mask is np.ma.nomask else mask
+        fill = None if masked._fill_value is None else np.array(masked._fill_value)
+        plain = np.ma.getdata(masked, subok=False)
+        return Node("m", None, [plain, mask, fill, bool(masked.hardmask)], _masked)
+    if kind in (np.matrix, np.recarray):
+        tag = "x" if kind is np.matrix else "r"
+        return _node(tag, None, [value.view(np.ndarray)], kind)
+    if kind is np.memmap:
         # A copy of it is in memory: nothing but the array is left of it.
-        return Node("f", None, [value.view(numpy.ndarray)], lambda parts: parts[0])
+        return Node("f", None, [value.view(np.ndarray)], lambda parts: parts[0])
     return None
 
 
 def _masked(parts: Sequence[Any]) -> Any:
-    import numpy as np
-
     data, mask, fill, hard = parts
     made = np.ma.MaskedArray(data, mask=np.ma.nomask if mask is None else mask)
     made: Any = np.ma.MaskedArray(made, copy=False, hard_mask=hard)

@@ -1,15 +1,13 @@
-"""Leaves and containers told apart, and what is neither refused.
-
-Nothing here imports NumPy: a process that has not imported it has no arrays.
-"""
+"""Leaves and containers told apart, and what is neither refused."""
 
 # The trees are of any shape, so strict checking would only ask for casts.
 # pyright: standard
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from retape._errors import StoreError
 from retape.storage._trees._jax_arrays import is_jax_array, is_traced
@@ -26,14 +24,12 @@ PLAIN = frozenset({type(None), bool, int, float, str, complex})
 
 def is_array(value: object) -> bool:
     """Tell whether a value is an array of NumPy's, and of no subclass."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and type(value) is numpy.ndarray
+    return type(value) is np.ndarray
 
 
 def is_number(value: object) -> bool:
     """Tell whether a value is a number of NumPy's."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.generic)
+    return isinstance(value, np.generic)
 
 
 def is_leaf(value: object) -> bool:

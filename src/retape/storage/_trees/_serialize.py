@@ -18,8 +18,11 @@ import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from retape._errors import SnapshotError
 from retape.storage._trees._arrays import (
+    Array,
     digest_array,
     into_regions,
     is_plain,
@@ -61,10 +64,6 @@ from retape.storage._trees._tensors import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 
 class Stripped(NamedTuple):
@@ -156,8 +155,6 @@ def fingerprint(value: object) -> bytes:
 
 
 def _laid_out(layout: dict[str, Any], stored: Sequence[Array]) -> Array:
-    import numpy as np
-
     region, dtype = stored[layout["r"]], dtype_from_json(layout["d"])
     if region.dtype != np.uint8 or dtype.hasobject:
         raise ValueError("a region is not of bytes")
@@ -201,8 +198,6 @@ def _strip(value: Any, arrays: list[Array], of_jax: Any, in_order: bool) -> Any:
 
 
 def _strip_array(value: Any, arrays: list[Array]) -> Any:
-    import numpy as np
-
     array = np.asarray(value)
     if array.dtype.hasobject:
         refuse_objects(array)
@@ -246,8 +241,6 @@ def _build_node(tree: Any, parts: list[Any]) -> Any:
     if tag == "m":
         return builder(tag, None, object)(parts)
     if tag in ARRAY_SUBCLASSES:
-        import numpy as np
-
         return builder(tag, None, getattr(np, ARRAY_SUBCLASSES[tag]))(parts)
     kind = class_called(tree["k"])
     if tag:

@@ -15,14 +15,11 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._trees._arrays import overlapping, places_of, span
+from retape.storage._trees._arrays import Array, overlapping, places_of, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 _LINE = 64
 """Bytes of a cache line: kernels may give other last bits on memory that is aligned

@@ -10,9 +10,11 @@ containers and classes of `_kinds`.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from retape.storage._trees._arrays import copy_array, copy_arrays, is_plain, span
+import numpy as np
+
+from retape.storage._trees._arrays import Array, copy_array, copy_arrays, is_plain, span
 from retape.storage._trees._kinds import opaque
 from retape.storage._trees._leaves import PLAIN, is_array, is_leaf, leaves, map_tree
 from retape.storage._trees._tensors import (
@@ -22,11 +24,6 @@ from retape.storage._trees._tensors import (
     is_tensor,
     tensor_nbytes,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
 
 
 def copy_tree(value: Any) -> Any:
@@ -46,8 +43,7 @@ def copy_tree(value: Any) -> Any:
     """
     if type(value) is float or value is None:
         return value
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and type(value) is numpy.ndarray:
+    if type(value) is np.ndarray:
         return copy_array(value)
     found = leaves(value)
     arrays = [leaf for leaf in found if is_array(leaf)]
