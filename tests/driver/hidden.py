@@ -197,7 +197,7 @@ def snapshots_that_die():
         if progress.reversed == 2 and not killed:
             held = [o for o in gc.get_objects() if isinstance(o, Worker)]
             for worker in held:
-                if worker.is_open() and 0 < worker.step < 20:
+                if not worker.end.closed and 0 < worker.step < 20:
                     os.kill(worker.pid, signal.SIGKILL)
                     killed.append(worker.step)
             time.sleep(0.1)
@@ -258,6 +258,23 @@ def refusals():
     del os.fork
     refused("forks processes, and this platform cannot. Use a POSIX system")
     os.fork = fork
+    right(call())
+
+
+def limits():
+    """Of open files, each of which is the end of a process's pipe."""
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(free := os.dup(0))
+    for more in (1, 2, 3, 4, 5):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + more, usual[1]))
+        try:
+            call()
+        except retape.StoreError as found:
+            assert "there can be no more" in str(found), found
+        else:
+            raise AssertionError("no error")
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+        assert children() == []
     right(call())
 
 

@@ -40,7 +40,7 @@ def command(library, case):
         "ends costs errors",
         "snapshots_that_die",
         "interrupts",
-        "refusals",
+        "refusals limits",
     ],
 )
 def test_a_code_with_static_state(library, case):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.reduction import HAVE_SEND_HANDLE
 from time import sleep
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
@@ -52,15 +52,12 @@ class ProcessMachine(Generic[A, R]):
         refuse_threads()
         if self._adopts is None:
             self._adopts = system.adopt_orphans(True)
-        try:
-            mine, theirs = socket.socketpair()
-            pid = system.fork()
-        except OSError as error:
-            raise system.no_more("processes", error) from error
+        mine, theirs = system.pipe()
+        pid = system.fork()
         if pid == 0:
             mine.close()
             for other in list(self.workers):
-                other.close()
+                other.end.close()
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             serve(self.machine, theirs)
         theirs.close()
@@ -84,13 +81,13 @@ class ProcessMachine(Generic[A, R]):
         if last:
             # The run is over here: no step is left, and the sweep is seeded.
             cotangent = capsule.ask("reverse", 0, None)
-            capsule.close()
+            capsule.end.close()
         else:
             kept.append(capsule)
         while kept:
             worker = kept.pop()
             cotangent = worker.ask("reverse", 1, cotangent)
-            worker.close()
+            worker.end.close()
         assert cotangent is not None
         return cotangent
 
@@ -101,7 +98,7 @@ class ProcessMachine(Generic[A, R]):
             before = probe.ask("private")
             made = self.advance(probe, 1)[1]
             self._written = max(0, probe.ask("private") - before) if made else 0
-            probe.close()
+            probe.end.close()
         return self._written
 
     def finish(self, cotangent: A) -> R:
@@ -110,10 +107,10 @@ class ProcessMachine(Generic[A, R]):
     def close(self) -> None:
         """End all processes, also those in the middle of a step, and wait for them."""
         for worker in list(self.workers):
-            if worker.is_open():
+            if not worker.end.closed:
                 with suppress(ProcessLookupError):
                     os.kill(worker.pid, signal.SIGKILL)
-            worker.close()
+            worker.end.close()
         while self._pids:
             self._pids = {pid for pid in self._pids if not system.is_gone(pid)}
             sleep(0.001 if self._pids else 0)
@@ -151,7 +148,7 @@ def refuse_threads() -> None:
         UnsupportedError: If there is no `fork`, or there are threads that a child would
             lack.
     """
-    if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
+    if not hasattr(os, "fork") or not HAVE_SEND_HANDLE:
         raise UnsupportedError(
             "`Program(hidden=True)` forks processes, and this platform cannot. Use a "
             "POSIX system, or a step whose state is its argument."

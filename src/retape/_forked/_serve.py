@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,34 +19,33 @@ from retape._forked._system import (
     fork,
     private_bytes,
     reaped,
+    received,
     watched,
 )
 from retape.driver._machine import Machine
 
 
-def serve(machine: Machine[Any, Any, Any], end: socket.socket) -> NoReturn:
+def serve(machine: Machine[Any, Any, Any], end: Connection) -> NoReturn:
     """Be a worker: hold a capsule, and do what is asked, until the caller hangs up."""
     capsule: Any = None
     children: list[int] = []
-    connection = Connection(os.dup(end.fileno()))
     end_when_hung_up()
     while True:
         try:
-            name, *arguments = connection.recv()
+            name, *arguments = end.recv()
         except (EOFError, OSError):
             _leave(children)
         children = [pid for pid in children if not reaped(pid)]
         answer: tuple[bool, Any]
         try:
             if name == "fork":
-                _, (handle, *_), _, _ = socket.recv_fds(end, 1, 1)
-                pid = _fork_to(handle)
+                theirs = received(end)
+                pid = fork()
                 if pid == 0:
-                    connection.close()
                     end.close()
-                    end = socket.socket(fileno=handle)
-                    connection, children = Connection(os.dup(handle)), []
+                    end, children = theirs, []
                     continue
+                theirs.close()
                 children.append(pid)
                 answer = True, pid
             elif name == "private":
@@ -64,11 +62,11 @@ def serve(machine: Machine[Any, Any, Any], end: socket.socket) -> NoReturn:
         except BaseException as error:
             answer = False, _as_sent(error)
         try:
-            connection.send(answer)
+            end.send(answer)
         except OSError:
             _leave(children)
         except Exception as error:  # What cannot be pickled raises anything.
-            connection.send((False, _cannot_send(answer, error)))
+            end.send((False, _cannot_send(answer, error)))
 
 
 def _as_sent(error: BaseException) -> BaseException:
@@ -87,18 +85,6 @@ def _cannot_send(answer: tuple[bool, Any], error: Exception) -> Exception:
         f"{what} cannot be sent from the process of a snapshot to the caller's: "
         f"{error}. Cotangents and errors must be picklable."
     )
-
-
-def _fork_to(handle: int) -> int:
-    """Fork for a child that gets a handle; the parent's is closed."""
-    try:
-        pid = fork()
-    except OSError:
-        os.close(handle)
-        raise
-    if pid:
-        os.close(handle)
-    return pid
 
 
 def _leave(children: Sequence[int]) -> NoReturn:

@@ -4,11 +4,13 @@ import ctypes
 import os
 import select
 import signal
-import socket
 import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
 
 from retape._errors import StoreError
 
@@ -19,13 +21,47 @@ except ImportError:  # Not POSIX: nothing is forked there.
 
 
 def fork() -> int:
-    """Fork, with what was printed written once: 0 in the child, its number here."""
+    """Fork, with what was printed written once: 0 in the child, its number here.
+
+    Raises:
+        StoreError: If there may be no more processes.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _up_to_a_limit("processes"):
         # Threads that are known to do harm are refused before.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
+
+
+def pipe() -> tuple[Connection, Connection]:
+    """Two ends, over which messages and open files are sent.
+
+    Raises:
+        StoreError: If there may be no more open files.
+    """
+    with _up_to_a_limit("open files"):
+        return Pipe()
+
+
+def send(end: Connection, other: Connection) -> None:
+    """Send the end of another pipe over this one.
+
+    Raises:
+        StoreError: If there may be no more open files.
+    """
+    with _up_to_a_limit("open files"):
+        send_handle(end, other.fileno(), 0)
+
+
+def received(end: Connection) -> Connection:
+    """The end of another pipe, sent over this one.
+
+    Raises:
+        StoreError: If there may be no more open files.
+    """
+    with _up_to_a_limit("open files"):
+        return Connection(recv_handle(end))
 
 
 def reaped(pid: int) -> bool:
@@ -56,7 +92,7 @@ def end_when_hung_up() -> None:
 
 
 @contextmanager
-def watched(end: socket.socket) -> Generator[None]:
+def watched(end: Connection) -> Generator[None]:
     """Have the system signal it if the other side of a socket goes meanwhile.
 
     An advance may take hours, and nobody would wait for it any more.
@@ -106,9 +142,15 @@ def private_bytes() -> int:
     return 1024 * sum(int(count) for _, count, *_ in fields)
 
 
-def no_more(what: str, error: object) -> StoreError:
-    """The refusal of one more snapshot, by a limit of the operating system."""
-    return StoreError(
-        f"there can be no more {what} for snapshots ({error}). Use a plan with fewer "
-        "snapshots and `stage=1`, or raise the limit (`ulimit`)."
-    )
+@contextmanager
+def _up_to_a_limit(what: str) -> Generator[None]:
+    """Tell a limit of the operating system as one to the snapshots."""
+    try:
+        yield
+    except ConnectionError:  # nobody is at the other end any more
+        raise
+    except (OSError, RuntimeError) as error:  # the latter: a file that did not arrive
+        raise StoreError(
+            f"there can be no more {what} for snapshots ({error}). Use a plan with "
+            "fewer snapshots and `stage=1`, or raise the limit (`ulimit`)."
+        ) from error
