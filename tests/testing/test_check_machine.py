@@ -54,7 +54,7 @@ STEPS: dict[str, tuple[Any, dict[str, Any]]] = {
     "steps": ((step, reverse_step), {"steps": LENGTH}),
     "a predicate": ((step, reverse_step), {"done": lambda x: x["x"][0] > 1.7}),
     "a tape": ((step, swept), {"steps": LENGTH, "tape": taped}),
-    "in place": ((step_in_place, reverse_step), {"steps": LENGTH, "in_place": True}),
+    "in place": ((step_in_place, reverse_step), {"steps": LENGTH}),
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from retape._errors import MachineError
 from retape.driver import Machine, run
@@ -14,7 +14,7 @@ from retape.driver._machine import (
 from retape.driver._machine import check_machine as check_methods
 from retape.schedule import Schedule
 from retape.storage import SnapshotStore
-from retape.testing._laws import tried
+from retape.testing._laws import maker_of, tried
 from retape.testing._machine_laws import LAWS, OVERWRITING_LAWS, TAPING_LAWS
 from retape.testing._probe import Probe
 
@@ -44,8 +44,8 @@ def check_machine(
         stage: The most steps that the machine can reverse at once; by default all.
         view: From a capsule, a cotangent or a result to a tree of arrays and plain
             values that shows all of it, and may round, for machines that add in another
-            order when a stage is longer. Without it they are such trees themselves, of
-            arrays of any package, and dataclasses.
+            order when a stage is longer. Without it they are trees themselves, of what
+            a state may consist of.
 
     Returns:
         The laws that were tried, a sentence each.
@@ -73,10 +73,8 @@ def check_machine(
         Running the same steps again from the same state gives the same state. But 1
         steps from step 0 gave two different states. See `retape.driver.Machine`.
     """
-    make = cast("Callable[[], Any]", machine)
-    if not _is_maker(machine):
-        make = lambda: machine  # noqa: E731
-    found: Any = make()
+    make = maker_of(machine, lambda one: all(hasattr(one, name) for name in METHODS))
+    found = make()
     check_methods(found)
     probe = Probe(make, view, stage)
     laws = LAWS + (TAPING_LAWS if isinstance(found, TapingMachine) else ())
@@ -144,10 +142,3 @@ class _Mortal:
             return found(*arguments)
 
         return counted
-
-
-def _is_maker(machine: Any) -> bool:
-    """Tell whether it makes machines: a function, or the class itself."""
-    if isinstance(machine, type):
-        return True
-    return callable(machine) and not all(hasattr(machine, n) for n in METHODS)

@@ -1,13 +1,12 @@
 """`check_store`: does a store keep what the driver puts into it?"""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from retape._errors import StoreError
 from retape.storage import Place, Record, SnapshotStore
 from retape.storage._base import is_durable
-from retape.testing._compare import seen
-from retape.testing._laws import tried
+from retape.testing._laws import maker_of, seen, tried
 
 _VALUES: tuple[Any, ...] = (
     (0, [1.5, None, True, "text"]),
@@ -246,11 +245,9 @@ def check_store(
             ...
         retape._errors.StoreError: `Forgetful` breaks a law of stores. The law: ...
     """
-    make = cast("Callable[[], Any]", store)
-    if not _is_maker(store):
-        make = lambda: store  # noqa: E731
-    found: Any = make()
-    if not isinstance(found, SnapshotStore):
+    make = maker_of(store, _is_store)
+    found = make()
+    if not _is_store(found):
         raise StoreError(
             f"`{type(found).__name__}` is not a store: it is no subclass of "
             "`retape.storage.SnapshotStore`. Make it one, with `put`, `get` and `drop`."
@@ -273,5 +270,5 @@ def check_store(
     return tuple(tried(law, lambda law=law: looked(law), broken) for law in laws)
 
 
-def _is_maker(store: Any) -> bool:
-    return callable(store) and not isinstance(store, SnapshotStore)
+def _is_store(found: Any) -> bool:
+    return isinstance(found, SnapshotStore)

@@ -7,7 +7,7 @@ from typing import Any
 
 from retape._errors import MachineError
 from retape.driver._machine import OverwritingMachine, TapingMachine
-from retape.testing._compare import seen
+from retape.testing._laws import seen
 
 _ENDLESS = 1_000_000
 """Steps after which a run whose length is unknown is taken to be endless."""
