@@ -194,5 +194,5 @@ def test_verify_needs_what_it_needs():
     plan = retape.fixed_space(snapshots=2)
     with pytest.raises(PlanError, match="`fingerprint` was not given"):
         run(ToyMachine(3), plan, verify="full")
-    with pytest.raises(PlanError, match="`verify='twice'` is not a way to verify"):
+    with pytest.raises(PlanError, match="`verify='twice'` is not known"):
         run(ToyMachine(3), plan, verify="twice")  # type: ignore[arg-type]

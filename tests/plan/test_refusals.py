@@ -155,14 +155,6 @@ def test_what_is_no_number_of_bytes_is_named(wrong):
         retape.fixed_space(snapshots=3).predict(10, 8, wrong)
 
 
-@pytest.mark.parametrize("wrong", ["foo", [], None, "Binomial"])
-def test_an_unknown_split_or_placement_is_named(wrong):
-    with pytest.raises(PlanError, match="`split=.*` is not known. Pass one of"):
-        Schedule(10, 3, split=wrong)
-    with pytest.raises(PlanError, match="`placement=.*` is not known. Pass 'least-c"):
-        OnlineBinomial(3, 1, wrong)
-
-
 @pytest.mark.parametrize("wrong", ["a", None, [1.0], nan, -1, inf])
 def test_what_is_no_cost_is_named(wrong):
     with pytest.raises(PlanError, match="`read=.*` cannot be a cost. Pass a num"):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import isfinite, log10
 from typing import Literal
 
+from retape._arguments import number_of
 from retape._errors import PlanError
-from retape._numbers import number_of
 
 FaultKind = Literal["forward", "reverse", "growth"]
 

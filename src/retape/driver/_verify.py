@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
+from retape._arguments import word_of
 from retape._errors import DeterminismError, PlanError
 from retape.driver._machine import Machine, TapingMachine
 from retape.storage import SnapshotStore
@@ -26,10 +27,8 @@ def check_verify(verify: object) -> None:
     Raises:
         PlanError: If it is none.
     """
-    if verify is not None and verify not in get_args(Verify):
-        raise PlanError(
-            f"`verify={verify!r}` is not a way to verify. Pass 'cheap' or 'full'."
-        )
+    if verify is not None:
+        word_of("verify", verify, get_args(Verify), ", or None")
 
 
 _MOST = 512

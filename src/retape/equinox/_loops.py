@@ -8,13 +8,14 @@ written twice: it is an array, and its gradient is right whatever is done to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from retape._arguments import word_of
 from retape._errors import PlanError
 from retape.equinox._buffers import as_arrays, as_buffers, like
 from retape.equinox._filtered import filter_checkpointed
@@ -73,7 +74,7 @@ def while_loop(
         (0.125, 0.125)
     """
     del base
-    _check_kind(kind, get_args(Kind))
+    word_of("kind", kind, get_args(Kind))
     plan = _plan_of(checkpoints, plan)
     init = jax.tree.map(jnp.asarray, as_arrays(init_val))
 
@@ -135,7 +136,7 @@ def scan(
         >>> print(jax.grad(total)(jnp.array([2.0, 3.0, 4.0])))
         [15. 10.  6.]
     """
-    _check_kind(kind, get_args(ScanKind))
+    word_of("kind", kind, get_args(ScanKind))
     given = init
     init, xs = jax.tree.map(jnp.asarray, as_arrays((init, xs)))
     if checkpoints == "all":
@@ -154,12 +155,6 @@ def scan(
     else:
         carry, ys = filter_checkpointed(run, plan, init, xs)
     return like(carry, given), ys
-
-
-def _check_kind(kind: object, kinds: Sequence[str]) -> None:
-    if kind not in kinds:
-        names = ", ".join(f'"{each}"' for each in kinds)
-        raise PlanError(f"`kind={kind!r}` is not a kind of loop. Pass one of {names}.")
 
 
 def _plan_of(checkpoints: int | None, plan: Plan | None) -> Plan | None:

@@ -14,15 +14,15 @@ schedule alone says what to do are subclasses (`_scheduled`).
 
 import re
 from dataclasses import MISSING, Field, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
+from retape._arguments import word_of
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._options import (
     Loops,
     Memory,
     check_offload,
-    check_split,
 )
 from retape.plan._pick import pick
 from retape.plan._prediction import Bytes, Prediction, Resolved, predicted
@@ -86,7 +86,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         made: dict[str, Any] = {
-            "split": check_split(self.split),
+            "split": word_of("split", self.split, get_args(Split)),
             "offload": check_offload(self.offload),
         }
         for name in ("snapshots", "sweeps", "stage"):

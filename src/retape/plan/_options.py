@@ -3,8 +3,8 @@
 from collections.abc import Set
 from typing import Literal, TypeAlias, get_args
 
+from retape._arguments import word_of
 from retape._errors import PlanError
-from retape.schedule._split import Split
 
 Kind: TypeAlias = Literal["state", "tape"]
 Memory: TypeAlias = Literal["host"]
@@ -19,38 +19,19 @@ def check_loops(loops: object) -> Loops | None:
     """A form of loops, or `None` for that of the platform."""
     if loops is None:
         return None
-    # Compared and hashed with a plan: of what only equals the text it would not do.
-    for known in get_args(Loops):
-        if isinstance(loops, str) and loops == known:
-            return known
-    raise PlanError(
-        f"`loops={loops!r}` is not a form of loops. Pass 'device' for loops of known "
-        "trip count, as on a GPU, 'host' for loops that end by themselves, as on the "
-        "CPU, or None to go by the platform."
+    others = (
+        ": 'device' for loops of known trip count, as on a GPU, 'host' for loops that "
+        "end by themselves, as on the CPU, or None to go by the platform"
     )
-
-
-def check_split(split: Split) -> Split:
-    """One of the ways to cut intervals."""
-    if split not in get_args(Split):
-        raise PlanError(
-            f"`split={split!r}` is not a way to cut intervals. Pass one of "
-            f"{', '.join(map(repr, get_args(Split)))}."
-        )
-    return split
+    return word_of("loops", loops, get_args(Loops), others)
 
 
 def check_offload(offload: object) -> Memory | None:
     """A memory for snapshots, or `None`."""
     if offload is None:
         return None
-    # A plan is compared and hashed: of what only equals the text it would not do.
-    if not isinstance(offload, str) or offload != "host":
-        raise PlanError(
-            f"`offload={offload!r}` is not a place. Pass 'host', or None to keep "
-            "snapshots on the device."
-        )
-    return "host"
+    others = ", or None to keep snapshots on the device"
+    return word_of("offload", offload, get_args(Memory), others)
 
 
 def keeps_tapes(store: Set[Kind]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
-from retape._errors import PlanError
+from retape._arguments import word_of
 from retape.schedule._action import Action
 from retape.schedule._binomial import least_sweeps
 from retape.schedule._cost import Counts, binomial_counts
@@ -106,11 +106,7 @@ class Schedule(Offline):
 
     def __post_init__(self) -> None:
         settle(self, length=0, stage=1)
-        if self.split not in get_args(Split):
-            raise PlanError(
-                f"`split={self.split!r}` is not known. Pass one of "
-                f"{', '.join(map(repr, get_args(Split)))}."
-            )
+        word_of("split", self.split, get_args(Split))
         # A run of a single stage needs no slot.
         settle(self, snapshots=1 if self.length > self.stage else 0)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from retape._arguments import integer_of, number_of
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape._numbers import integer_of, number_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)

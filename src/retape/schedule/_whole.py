@@ -4,8 +4,8 @@ An integer of NumPy's is one too, but its arithmetic overflows, where counts of 
 and advances may be of any size; so every count becomes Python's own at the door.
 """
 
+from retape._arguments import integer_of
 from retape._errors import PlanError
-from retape._numbers import integer_of
 
 
 def whole(name: str, value: object, least: int | None = None) -> int:

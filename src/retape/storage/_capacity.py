@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
+from retape._arguments import integer_of
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import StoreError
-from retape._numbers import integer_of
 
 
 class Bounded(Protocol):

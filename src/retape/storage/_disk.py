@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar, cast
 
+from retape._arguments import number_of
 from retape._errors import SnapshotError, StoreError
-from retape._numbers import number_of
 from retape._warn import warn
 from retape.storage._base import Key, Place, Record, SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import retape
+from retape.schedule import OnlineBinomial, Schedule
 from retape.storage import AsyncStore, CodecStore, RemoteStore, bounded
 
 NOT_SECONDS = ["2", float("nan"), -1, None, True, [2]]
@@ -70,6 +71,24 @@ def test_what_is_no_positive_number(name):
     for value in ("2", float("nan"), 0, -1, True, [2], *infinite):
         with pytest.raises(retape.RetapeError, match=f"{name}="):
             NUMBERS[name](value)
+
+
+WORDS: dict[str, Any] = {
+    "split": lambda value: retape.fixed_space(snapshots=3, split=value),
+    "offload": lambda value: retape.fixed_space(snapshots=3, offload=value),
+    "verify": lambda value: retape.Program(abs, pow, verify=value),
+    "codec": lambda value: CodecStore(retape.MemoryStore(), value),
+    "placement": lambda value: OnlineBinomial(3, 1, value),
+    "split ": lambda value: Schedule(10, 3, split=value),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_what_is_none_of_a_few_words(name):
+    known = " is not known. Pass '[a-z0-9-]+'( or '|, or |[.]$)"
+    for value in ("foo", "", "Binomial", 3, [], ["full"], b"host", np.zeros(2)):
+        with pytest.raises(retape.PlanError, match=f"^`{name.strip()}=(.|\n)*`{known}"):
+            WORDS[name](value)
 
 
 def call(store: Any = None, of: Any = retape.adjoint, **options: Any) -> Any:

@@ -18,8 +18,8 @@ from time import monotonic
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from retape._arguments import number_of
 from retape._errors import PlanError, RunInterrupted
-from retape._numbers import number_of
 from retape.driver._resuming._early_end import (
     keep_working,
     message,

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
+from retape._arguments import word_of
 from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
 from retape.schedule._action import Action, Advance, Drop, Store
@@ -169,11 +170,7 @@ class OnlineBinomial(Online):
 
     def __post_init__(self) -> None:
         settle(self, snapshots=1, stage=1)
-        if self.placement not in get_args(PlacementName):
-            raise PlanError(
-                f"`placement={self.placement!r}` is not known. Pass 'least-cost' or "
-                "'doubling'."
-            )
+        word_of("placement", self.placement, get_args(PlacementName))
 
     def begin(self) -> LeastCost | Doubling:
         """The controller before the first stage."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
+from retape._arguments import number_of, word_of
 from retape._errors import PlanError
-from retape._numbers import number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,8 @@ def named(codec: str | Codec) -> Codec:
     if isinstance(codec, Codec):
         return codec
     known = sorted({"lossless", *Codec.CASTS, "bfloat16"})
-    if codec not in known:
-        raise PlanError(
-            f"`codec={codec!r}` is not known. Pass {', '.join(map(repr, known))}, or "
-            "`retape.storage.bounded(relative=1e-4)` for an error bound."
-        )
-    return Codec(codec)
+    bound = ", or `retape.storage.bounded(relative=1e-4)` for an error bound"
+    return Codec(word_of("codec", codec, known, bound))
 
 
 def bounded(*, relative: float | None = None, absolute: float | None = None) -> Codec:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from retape._arguments import number_of
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
-from retape._numbers import number_of
 from retape.storage._base import Key, Place, Record, SnapshotStore, check_store_inside
 from retape.storage._codec import UNREADABLE
 from retape.storage._codecs._codec import Codec, named

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from torch.utils import checkpoint as pytorch
 
+from retape._arguments import word_of
 from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import being_compiled
@@ -80,11 +81,8 @@ def checkpoint(
             f"`function` is of type `{type(function).__name__}`, which cannot be "
             "called. Pass the function first, and then its arguments."
         )
-    if determinism_check not in ("default", "none"):
-        raise PlanError(
-            f'`determinism_check={determinism_check!r}` is neither "default" nor '
-            '"none". For a check of values pass `debug=True`.'
-        )
+    values = "; for a check of values pass `debug=True`"
+    word_of("determinism_check", determinism_check, ("default", "none"), values)
     if policy is not None and context_fn is not None:
         raise PlanError("`policy` and `context_fn` both say what to keep; give one.")
     if being_compiled():

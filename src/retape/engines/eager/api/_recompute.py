@@ -8,6 +8,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 
+from retape._arguments import word_of
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._function_levels import Levels, inside_of_transform
@@ -305,8 +306,7 @@ def recompute(
             f"`memory={memory}`, `snapshots={snapshots}` and `plan={plan}`: give "
             "exactly one of them."
         )
-    if mode not in ("operators", "loop"):
-        raise PlanError(f'`mode={mode!r}` is neither "operators" nor "loop".')
+    word_of("mode", mode, ("operators", "loop"))
     if mode == "loop" and (verify or policy is not None or store is not None):
         raise PlanError(
             '`verify`, `policy` and `store` are for `mode="operators"`: a call that '

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from retape._errors import MissingPackageError, PlanError
+from retape._arguments import word_of
+from retape._errors import MissingPackageError
 from retape._user_cache import user_cache
 from retape.engines.jaxpr.jaxprs._jax_internals import pjrt_topology
 from retape.engines.jaxpr.jaxprs._target import Target, compiling_for
@@ -122,16 +123,12 @@ def described_device(name: str) -> Target:
         PlanError: If no device has that name.
         MissingPackageError: If the compiler of its platform is not there.
     """
-    known = name.lower() if isinstance(name, str) else ""
+    lower = name.lower() if isinstance(name, str) else name
+    own = ", or none for this machine's own device"
+    known = word_of("device", lower, (*CHIPS, *TPUS), own)
     if known in CHIPS:
         return _gpu(known, CHIPS[known], compilers_folder())
-    if known in TPUS:
-        return _tpu(known, TPUS[known], compilers_folder())
-    raise PlanError(
-        f"`device={name!r}` is not described. Pass one of "
-        f"{', '.join(map(repr, (*CHIPS, *TPUS)))}, or none for this machine's own "
-        "device."
-    )
+    return _tpu(known, TPUS[known], compilers_folder())
 
 
 def compilers_folder() -> Path:

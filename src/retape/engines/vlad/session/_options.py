@@ -1,6 +1,6 @@
 """Options of a call: checks and defaults."""
 
-from retape._errors import PlanError
+from retape._arguments import word_of
 from retape.plan._base import Plan
 from retape.plan._constructors import logarithmic
 from retape.plan._support import VLAD
@@ -12,11 +12,7 @@ DEFAULT_PLAN: Plan = logarithmic(stage=100_000)
 
 def check_engine(engine: str) -> None:
     """Refuse what is none of the three implementations."""
-    if engine not in ("interpreter", "hybrid", "compiled"):
-        raise PlanError(
-            f"`engine={engine!r}` is not an implementation; pass "
-            '"interpreter", "hybrid" or "compiled"'
-        )
+    word_of("engine", engine, ("interpreter", "hybrid", "compiled"))
 
 
 def check_plan(plan: Plan | None) -> Plan:
