@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from retape._arguments import whole
 from retape._errors import PlanError
 from retape._reads import unwrapped
 from retape._warn import warn
@@ -17,7 +18,6 @@ from retape.driver._steps._step_machine import StepMachine
 from retape.driver._steps._user_functions import check_functions
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
-from retape.schedule._whole import whole
 from retape.storage import SnapshotStore, fingerprint, tree_nbytes
 from retape.storage._base import is_durable
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned, run_through, seeded
+from retape._arguments import whole
 from retape._forked._run import refuse_hidden
 from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
 from retape.driver._progress import Progress
@@ -13,7 +14,6 @@ from retape.driver._steps._program import Program
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._prediction import Prediction
-from retape.schedule._whole import whole
 from retape.storage import SnapshotStore, tree_nbytes
 from retape.storage._base import is_durable
 from retape.storage._disk import AnyStore, DiskStore, store_of

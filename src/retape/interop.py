@@ -12,6 +12,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
+from retape._arguments import whole
 from retape._errors import PlanError, ScheduleError
 from retape._peer_actions import TIERS, adapted_schedule, storage_name, tier_of
 from retape.schedule import (
@@ -27,7 +28,6 @@ from retape.schedule import (
 from retape.schedule._action import Action
 from retape.schedule._placing._online import Doubling, LeastCost
 from retape.schedule._policy_stream import SlotNumbers
-from retape.schedule._whole import whole
 
 __all__ = [
     "from_checkpoint_schedules",

@@ -110,6 +110,7 @@ OURS = {
         retape.torch.recompute(memory=float("inf"))
         retape.torch.recompute(memory=retape.logarithmic())
         retape.torch.recompute(snapshots=0)
+        retape.torch.recompute(snapshots=3, stage=0)
         retape.torch.recompute(memory="1 MB", mode="loop", verify=True)
         retape.torch.recompute(memory="1 MB", mode="loop", policy=retape.torch.names(["mlp"]))
         retape.torch.recompute(memory="1 MB")(lambda t: retape.torch.estimate(torch.sin, t))(t)

@@ -118,10 +118,6 @@ recompute(retape.within('1 MB'))
 says: Say `recompute(plan={})`
 grad(THE_CODE(chain))
 
-recompute(snapshots=2.5)
-says: Pass one such as `8`
-grad(recompute(snapshots=8)(chain))
-
 checkpoint(chain, leaf(), determinism_check='all')
 says: pass `debug=True`
 grad(lambda x: checkpoint(chain, x, debug=True))

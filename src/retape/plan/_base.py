@@ -16,7 +16,7 @@ import re
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from typing import Any, ClassVar, Self, get_args
 
-from retape._arguments import word_of
+from retape._arguments import whole, word_of
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._options import (
@@ -30,7 +30,6 @@ from retape.schedule import OnlineBinomial, Schedule
 from retape.schedule._offline import Offline
 from retape.schedule._placing._online import Online
 from retape.schedule._split import Split
-from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -3,6 +3,7 @@
 from collections.abc import Set
 from typing import Any
 
+from retape._arguments import whole
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._base import Plan
@@ -13,7 +14,6 @@ from retape.plan._options import (
     keeps_tapes,
 )
 from retape.schedule._split import Split
-from retape.schedule._whole import whole
 
 
 def fixed_space(

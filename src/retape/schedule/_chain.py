@@ -36,6 +36,7 @@ from math import inf, isfinite
 from operator import index
 from typing import NamedTuple
 
+from retape._arguments import settle
 from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
 from retape.schedule._action import (
@@ -53,7 +54,6 @@ from retape.schedule._cost import Counts
 from retape.schedule._in_use import in_use, running_sums
 from retape.schedule._offline import Offline
 from retape.schedule._tables._chain_table import ChainCosts, ChainTable
-from retape.schedule._whole import settle
 
 
 def _is_number(cost: object) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from retape._arguments import settle
 from retape._errors import PlanError
 from retape.schedule._action import Action, Reverse
 from retape.schedule._cost import Counts, TierCounts, binomial_counts
@@ -12,7 +13,6 @@ from retape.schedule._policy_stream import Stream
 from retape.schedule._tables._hierarchy_rules import Task, decided, least_cost
 from retape.schedule._tables._tier_slots import Rooms
 from retape.schedule._tier import StepCosts, Tier
-from retape.schedule._whole import settle
 
 
 @dataclass(frozen=True, slots=True)

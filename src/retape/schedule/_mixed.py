@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
 
+from retape._arguments import settle
 from retape._bytes import format_bytes
 from retape._errors import BudgetError
 from retape.schedule._action import Action
@@ -20,7 +21,6 @@ from retape.schedule._policy_counts import Totals, policy_counts
 from retape.schedule._policy_stream import Stream
 from retape.schedule._tables._mixed_room import mixed_policy
 from retape.schedule._tables._table_policy import TablePolicy
-from retape.schedule._whole import settle
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
-from retape._arguments import word_of
+from retape._arguments import settle, word_of
 from retape.schedule._action import Action
 from retape.schedule._binomial import least_sweeps
 from retape.schedule._cost import Counts, binomial_counts
 from retape.schedule._policy_counts import policy_counts
 from retape.schedule._policy_stream import Stream
 from retape.schedule._split import Split, bisection_sweeps, split_policy
-from retape.schedule._whole import settle
 
 
 class Offline:

@@ -91,6 +91,31 @@ def test_what_is_none_of_a_few_words(name):
             WORDS[name](value)
 
 
+def of_torch(**counts: Any) -> Any:
+    pytest.importorskip("torch")
+    import retape.torch
+
+    return retape.torch.recompute(**counts)
+
+
+COUNTS: dict[str, Any] = {
+    "snapshots": lambda value: retape.fixed_space(snapshots=value),
+    "sweeps": lambda value: retape.fixed_time(sweeps=value),
+    "length": lambda value: Schedule(value, 3),
+    "stage": lambda value: OnlineBinomial(3, value),
+    "snapshots ": lambda value: of_torch(snapshots=value),
+    "stage ": lambda value: of_torch(snapshots=3, stage=value),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_what_is_no_count_and_what_is_one(name):
+    for value in ("2", 2.0, float("nan"), -1, True, [2], np.ones(2)):
+        with pytest.raises(retape.PlanError, match=f"^`{name.strip()}="):
+            COUNTS[name](value)
+    COUNTS[name](np.int64(2))
+
+
 def call(store: Any = None, of: Any = retape.adjoint, **options: Any) -> Any:
     return of(
         retape.Program(lambda x, k: 1.5 * x, lambda x, k, g: 1.5 * g),

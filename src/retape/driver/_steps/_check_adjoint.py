@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from retape._arguments import whole
 from retape._errors import MachineError, PlanError
 from retape.driver._run import run
 from retape.driver._steps._cotangent_form import CotangentForm
@@ -35,7 +36,6 @@ from retape.driver._steps._program import Program, check_program
 from retape.driver._steps._step_machine import StepMachine
 from retape.driver._steps._user_functions import check_functions
 from retape.schedule import Schedule
-from retape.schedule._whole import whole
 from retape.storage import copy_tree
 from retape.storage._trees._arithmetic import map_leaves, precision
 from retape.storage._trees._form import fits, form_of

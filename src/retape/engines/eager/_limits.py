@@ -105,8 +105,6 @@ def read_bytes(memory: int | float | str | Plan) -> int:
     """
     if isinstance(memory, Plan) and memory.is_tree and memory.budget is not None:
         return memory.budget
-    if isinstance(memory, float) and memory.is_integer():
-        memory = int(memory)
     return parse_bytes(memory, "memory")  # pyright: ignore[reportArgumentType]
 
 

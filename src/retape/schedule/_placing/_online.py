@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
-from retape._arguments import word_of
+from retape._arguments import settle, whole, word_of
 from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
 from retape.schedule._action import Action, Advance, Drop, Store
@@ -51,7 +51,6 @@ from retape.schedule._split import BinomialPolicy
 from retape.schedule._tables._mixed_room import mixed_policy
 from retape.schedule._tables._tier_slots import slots_for_parts
 from retape.schedule._tier import StepCosts, Tier
-from retape.schedule._whole import settle, whole
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple, Self, TypeAlias
 
+from retape._arguments import whole
 from retape.schedule._binomial import known_advances
-from retape.schedule._whole import whole
 
 Move: TypeAlias = tuple[int, tuple[str, int], tuple[str, int]]
 

@@ -64,18 +64,6 @@ def check_callable(value: object, advice: str) -> None:
         )
 
 
-def check_count(name: str, value: object) -> None:
-    """Refuse what is no whole number.
-
-    Raises:
-        PlanError: If it is not an integer.
-    """
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise PlanError(
-            f"`{name}={value!r}` is not a whole number. Pass one such as `8`."
-        )
-
-
 def _shown(value: object) -> str:
     """A value in a message: large ones by their type."""
     text = repr(value)

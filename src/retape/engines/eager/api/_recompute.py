@@ -8,7 +8,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 
-from retape._arguments import word_of
+from retape._arguments import whole, word_of
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._function_levels import Levels, inside_of_transform
@@ -22,7 +22,6 @@ from retape.engines.eager._wrapper_tensors import refusal_of
 from retape.engines.eager.api._argument_checks import (
     budget_by_name,
     check_callable,
-    check_count,
 )
 from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._estimate import (
@@ -315,14 +314,8 @@ def recompute(
         )
     if plan is not None:
         memory, snapshots, stage = read_plan(plan, stage)
-    check_count("stage", stage)
-    if snapshots is not None:
-        check_count("snapshots", snapshots)
-    if snapshots is not None and (snapshots < 1 or stage < 1):
-        raise PlanError(
-            f"`snapshots={snapshots}`, `stage={stage}`: both must be at least 1; the "
-            "start of the program counts as a snapshot."
-        )
+    stage = whole("stage", stage, 1)
+    snapshots = None if snapshots is None else whole("snapshots", snapshots, 1)
     if memory == "auto":
         memory = automatic_budget()
     as_function(policy)  # what is no policy is refused here and not inside

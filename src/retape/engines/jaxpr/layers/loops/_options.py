@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, fields
 from typing import Any
 
+from retape._arguments import settle
 from retape._errors import PlanError
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.plan._base import Plan
@@ -32,8 +32,10 @@ class LoopOptions:
             )
         if self.plan is not None:
             object.__setattr__(self, "plan", check_plan(self.plan, JAX))
-        for name in ("levels", "segment_length"):
-            object.__setattr__(self, name, _whole_number(name, getattr(self, name)))
+        counts = [
+            n for n in ("levels", "segment_length") if getattr(self, n) is not None
+        ]
+        settle(self, **dict.fromkeys(counts, 1))
         check_offload(self.offload)
         self._check_plan_goes_alone()
 
@@ -61,24 +63,3 @@ class LoopOptions:
 
 
 _WAYS = ("plan", "levels", "segment_length")
-
-
-def _whole_number(name: str, value: Any) -> int | None:
-    """A whole number of any type, NumPy's too, as Python's."""
-    if value is None:
-        return None
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = None
-    if count is None or isinstance(value, bool):
-        raise PlanError(
-            f"`{name}={value!r}` is not a whole number. Pass an integer, at least 1."
-        )
-    if count < 1:
-        what = "nested loops" if name == "levels" else "steps in a segment"
-        raise PlanError(
-            f"`{name}={value}` is not valid: it is the number of {what}. Pass at least "
-            "1."
-        )
-    return count
