@@ -20,8 +20,7 @@ MOST_IMPORTS = 60
 SEAMS = {
     # What the page "How to add a plan" tells its reader to write.
     "retape.plan._support": "who obeys which plan",
-    "retape.plan._parse": "plans as text",
-    "retape.plan._registry": "all plans",
+    "retape.plan._parse": "all plans, and plans as text",
     # Building, loading and keeping machine code, for both engines that have some.
     "retape._native_code": "compilers, caches and locks of objects",
     "retape.engines.eager.native._accelerate": "what is built for PyTorch",

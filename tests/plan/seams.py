@@ -7,8 +7,8 @@ The page of the architecture tells who adds a kind of plan to begin with its row
 
 from typing import NamedTuple
 
+from retape.plan._parse import KINDS as KINDS
 from retape.plan._parse import parse_plan as parse_plan
-from retape.plan._registry import KINDS as KINDS
 
 
 class Sample(NamedTuple):

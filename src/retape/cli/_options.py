@@ -4,8 +4,7 @@ import argparse
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.plan._parse import whole_number
-from retape.plan._registry import KINDS
+from retape.plan._parse import KINDS, whole_number
 
 PLAN_HELP = (
     "a kind of plan with its options, such as fixed-space:20, "

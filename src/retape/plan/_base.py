@@ -4,7 +4,7 @@ The paper's `PICK` (Figs. 26 and 27) chooses alpha, d and t from n. A plan is th
 choice as data: it knows no framework and no program. An engine asks it what it needs
 and may do (`needs_length`, `keeps_tapes`, `budget`, `offload`, ...), and to `resolve` a
 number of steps and the bytes of a capsule and of a taped step. No engine asks which
-kind of plan it is: `_support` says who can do what, `_registry` lists the kinds.
+kind of plan it is: `_support` says who can do what, `_parse` lists the kinds.
 
 A `Plan` picks alpha and d; t and the schedule follow from the number of steps, and an
 engine that cannot obey single actions makes the same schedule from the three numbers

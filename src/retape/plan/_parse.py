@@ -6,22 +6,66 @@
 
 A tier of `tiers:levels=` is name/snapshots, or name/snapshots/write/read with what a
 transfer costs. A value without a name is that of the only option that the kind needs,
-so that `within:6 MB` is `within:budget=6 MB`. Which kinds and which options there are
-the registry says; here is only how a value is written.
+so that `within:6 MB` is `within:budget=6 MB`.
+
+A new kind of plan is a module with its class and its function, its place in `KINDS`,
+its name in `retape/__init__.py`, a test and a section on the page. Its options are the
+arguments of its function.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import NoneType
 from typing import Any, TypeAlias, get_args, get_origin
 
 from retape._errors import PlanError
 from retape.plan._base import Plan
-from retape.plan._registry import KINDS, Kind
+from retape.plan._chain import chain
+from retape.plan._constructors import (
+    fixed_space,
+    fixed_time,
+    logarithmic,
+    segments,
+    within,
+)
+from retape.plan._tiers import tiers
 from retape.schedule._tier import Tier
 
 Reader: TypeAlias = Callable[[str, str], Any]
 """From the name of an option and its text to its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of plan.
+
+    Attributes:
+        make: The public function that makes such plans.
+    """
+
+    make: Callable[..., Plan]
+
+    @property
+    def name(self) -> str:
+        """The kind in the grammar of `_parse`."""
+        return self.make.__name__.replace("_", "-")
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The options that its function takes, by name."""
+        return dict(inspect.signature(self.make).parameters)
+
+    @property
+    def needed(self) -> list[str]:
+        """The options without a default."""
+        return [n for n, p in self.options.items() if p.default is p.empty]
+
+
+_ALL = (fixed_space, fixed_time, logarithmic, segments, within, tiers, chain)
+
+KINDS = {kind.name: kind for kind in map(Kind, _ALL)}
+"""All kinds, in the order of the page."""
 
 
 def parse_plan(text: str) -> Plan:

@@ -29,8 +29,13 @@ from retape.storage._codecs._lossy import (
 )
 from retape.storage._codecs._packers import damaged, pack_bytes, unpacked
 from retape.storage._trees._arrays import Array
-from retape.storage._trees._dtypes import dtype_from_json, dtype_to_json
-from retape.storage._trees._serialize import lay_out, strip, unstrip
+from retape.storage._trees._serialize import (
+    dtype_from_json,
+    dtype_to_json,
+    lay_out,
+    strip,
+    unstrip,
+)
 from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")

@@ -14,6 +14,7 @@ The letters are the tags of `_kinds.take_apart`, and `a` an array (of the framew
 
 from __future__ import annotations
 
+import importlib
 import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,11 +29,6 @@ from retape.storage._trees._arrays import (
     is_plain,
     overlap,
     refuse_objects,
-)
-from retape.storage._trees._dtypes import (
-    dtype_from_json,
-    dtype_to_json,
-    registered_dtype,
 )
 from retape.storage._trees._jax_arrays import (
     digest_jax_array,
@@ -256,3 +252,43 @@ def _build_node(tree: Any, parts: list[Any]) -> Any:
 
 def _without_layout(tree: Any) -> Any:
     return tree["tree"] if isinstance(tree, dict) and "layout" in tree else tree
+
+
+# Types of numbers.
+
+
+def dtype_to_json(dtype: np.dtype[Any]) -> Any:
+    """NumPy's own description of a type."""
+    return np.lib.format.dtype_to_descr(dtype)
+
+
+def dtype_from_json(described: Any) -> np.dtype[Any]:
+    """The type that was described.
+
+    Raises:
+        ValueError: If the description is none.
+    """
+    return np.lib.format.descr_to_dtype(_tuples(described))
+
+
+def registered_dtype(name: str) -> np.dtype[Any]:
+    """A number type by its name; those of `ml_dtypes` exist once that is loaded."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        importlib.import_module("ml_dtypes")
+        return np.dtype(name)
+
+
+def _tuples(described: Any) -> Any:
+    """JSON has made lists of the tuples in a description of a structured type."""
+    if not isinstance(described, list):
+        return described
+    return [
+        tuple(_tuples(part) if i == 1 else _shape(part) for i, part in enumerate(field))
+        for field in described
+    ]
+
+
+def _shape(part: Any) -> Any:
+    return tuple(part) if isinstance(part, list) else part
