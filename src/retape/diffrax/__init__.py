@@ -3,5 +3,8 @@
 diffrax.diffeqsolve(..., adjoint=retape.diffrax.RetapeAdjoint(plan=...))
 """
 
-from retape.diffrax import _available as _available
-from retape.diffrax._adjoint import RetapeAdjoint as RetapeAdjoint
+from retape._extras import require as _require
+
+_require("diffrax", "jax", "numpy", "scipy", "equinox", "diffrax")
+
+from retape.diffrax._adjoint import RetapeAdjoint as RetapeAdjoint  # noqa: E402

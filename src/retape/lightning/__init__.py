@@ -3,5 +3,8 @@
 Trainer(..., callbacks=[retape.lightning.RetapeCallback(memory="12GB")])
 """
 
-from retape.lightning import _available as _available
-from retape.lightning._callback import RetapeCallback as RetapeCallback
+from retape._extras import require as _require
+
+_require("lightning", "torch", "numpy", "lightning")
+
+from retape.lightning._callback import RetapeCallback as RetapeCallback  # noqa: E402

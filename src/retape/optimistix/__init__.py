@@ -3,5 +3,8 @@
 optimistix.fixed_point(..., adjoint=retape.optimistix.RetapeAdjoint(plan=...))
 """
 
-from retape.optimistix import _available as _available
-from retape.optimistix._adjoint import RetapeAdjoint as RetapeAdjoint
+from retape._extras import require as _require
+
+_require("optimistix", "jax", "numpy", "scipy", "equinox", "optimistix")
+
+from retape.optimistix._adjoint import RetapeAdjoint as RetapeAdjoint  # noqa: E402

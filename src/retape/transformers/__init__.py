@@ -3,5 +3,8 @@
 Trainer(..., callbacks=[retape.transformers.RetapeCallback(memory="12GB")])
 """
 
-from retape.transformers import _available as _available
-from retape.transformers._callback import RetapeCallback as RetapeCallback
+from retape._extras import require as _require
+
+_require("transformers", "torch", "numpy", "transformers", "accelerate")
+
+from retape.transformers._callback import RetapeCallback as RetapeCallback  # noqa: E402

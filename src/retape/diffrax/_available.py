@@ -1,5 +1,0 @@
-"""Imported first: says what to install where diffrax is missing."""
-
-from retape._extras import require
-
-require("diffrax", "jax", "numpy", "scipy", "equinox", "diffrax")

@@ -1,5 +1,0 @@
-"""Imported first: says what to install where Transformers is missing."""
-
-from retape._extras import require
-
-require("transformers", "torch", "numpy", "transformers", "accelerate")
