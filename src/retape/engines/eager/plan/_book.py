@@ -163,7 +163,8 @@ class Ledger:
             program = self._book.program(mark)
             new = self._memory not in program.budgets
             known = program.within(self._memory)
-            if new:
+            # One that has left a plan says nothing of what rules cost.
+            if new and plan is None:
                 known.tally = run.tally
             if not known.studied:
                 known.recorded = self._may_plan(program, run)
