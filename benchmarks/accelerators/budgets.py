@@ -16,14 +16,14 @@ from itertools import product
 from typing import Any
 
 import jax
-from benchmarks.accelerators.described import WORKLOADS, device, rivals
+from benchmarks.accelerators.described import WORKLOADS, device, lowered, rivals
 from benchmarks.accelerators.workloads import Workload, scanned
 from benchmarks.harness import Table, asked
 
 import retape
 import retape.jax
 from retape.engines.jaxpr.jaxprs._target import compiling_for
-from retape.engines.jaxpr.xla._ahead_of_time import aot_lower, compiled
+from retape.engines.jaxpr.xla._ahead_of_time import compiled
 
 SNAPSHOTS, STAGES = (1, 2, 3), (1, 2, 4)
 """Of the plans among which the least is looked for: more of either takes more."""
@@ -31,7 +31,7 @@ SNAPSHOTS, STAGES = (1, 2, 3), (1, 2, 4)
 
 def nbytes(gradient: Any, workload: Workload) -> int:
     """Temporaries of a gradient, by the compiler."""
-    told = compiled(aot_lower(gradient, workload.point)).memory_analysis()
+    told = compiled(lowered(gradient, workload)).memory_analysis()
     assert told is not None
     return told.temp_size_in_bytes
 

@@ -2,9 +2,10 @@
 
 Each workload plainly, by scans nested by hand, by Equinox's loop, and under Retape: by
 default, and within the bytes that the scans by hand take, or Equinox where nobody can
-nest scans. Nothing is run on a GPU; how many turns a loop makes whose end depends on a
-value is counted by running the program here. The compiler is fetched once, into its own
-folder.
+nest scans. Gradients come with their values, and what a program closes over is given to
+it, as parameters are, so that no way has constants folded. Nothing is run on a GPU; how
+many turns a loop makes whose end depends on a value is counted by running the program
+here. The compiler is fetched once, into its own folder.
 Run: `python -m benchmarks.accelerators.described [--device h100] [NAME ...]`.
 """
 
@@ -79,9 +80,19 @@ def device(name: str, fetch: bool) -> Target:
         return described_device(name)
 
 
+def lowered(gradient: Callable[..., Any], workload: Workload) -> jax.stages.Lowered:
+    """A gradient as the device's compiler is given it."""
+    program = jax.make_jaxpr(gradient)(workload.point)
+
+    def run(given: list[Any], point: Any) -> list[Any]:
+        return jax.core.eval_jaxpr(program.jaxpr, given, point)
+
+    return aot_lower(run, program.consts, workload.point)
+
+
 def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
     """What the device's compiler says of a gradient."""
-    program = compiled(aot_lower(gradient, workload.point))
+    program = compiled(lowered(gradient, workload))
     told = program.memory_analysis()
     assert told is not None
     text = program.as_text()
@@ -108,20 +119,23 @@ def rivals(workload: Workload) -> Iterator[Way]:
     """Gradients that are not ours, by their names."""
     program = workload.program
     if workload.steps is not None:
-        yield "plain", jax.grad(program(scanned))
-        yield "scans by hand", jax.grad(program(by_hand))
-    yield "Equinox", jax.grad(program(equinox(32)))
+        yield "plain", jax.value_and_grad(program(scanned))
+        yield "scans by hand", jax.value_and_grad(program(by_hand))
+    yield "Equinox", jax.value_and_grad(program(equinox(32)))
 
 
 def ours(workload: Workload, budget: int | None) -> Iterator[Way]:
     """Gradients of ours, by their names."""
-    program = workload.program
-    yield "Retape", retape.jax.grad(program(scanned))
+    program, gradient = workload.program, retape.jax.value_and_grad
+    yield "Retape", gradient(program(scanned))
     if workload.name == "BPTT":
-        yield "Retape, length unknown", retape.jax.grad(program(unknown))
+        yield "Retape, length unknown", gradient(program(unknown))
     if budget is not None:
-        gradient = retape.jax.grad(program(scanned), plan=retape.within(budget))
-        yield f"Retape, within {budget:,} bytes", gradient
+        within = retape.within(budget)
+        yield (
+            f"Retape, within {budget:,} bytes",
+            gradient(program(scanned), plan=within),
+        )
 
 
 def rows(workload: Workload, table: Table) -> None:

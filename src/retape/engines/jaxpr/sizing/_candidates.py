@@ -21,7 +21,7 @@ from retape.engines.jaxpr.sizing._byte_counts import (
     stage_bytes,
 )
 from retape.engines.jaxpr.sizing._cost_model import device_cost, relative_cost
-from retape.engines.jaxpr.sweep._equal_parts import equal_parts
+from retape.engines.jaxpr.sweep._equal_parts import cut_evenly, equal_parts
 from retape.plan._base import Plan
 
 _STAGES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, LONGEST)
@@ -98,18 +98,7 @@ def device_candidates(
             yield replace(each, price=price)
         else:
             yield each
-    yield from long_stages(plan, compiled)
-
-
-def long_stages(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
-    """Ways with stages of several steps, on an accelerator.
-
-    Args:
-        plan: The plan.
-        whole: The program, uncut.
-    """
-    yield from thin_candidates(plan, whole)
-    yield from scanned_candidates(plan, whole)
+    yield from thin_candidates(plan, compiled)
 
 
 def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
@@ -123,26 +112,29 @@ def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
     if n is None or n < 2:
         return
     # Whether the program can be cut so does not depend on how long the stages are.
-    ample = replace(_settings_of(plan, 1, n, None), device=True)
-    if not equal_parts(whole, ample):
+    uncut = equal_parts(whole, replace(_settings_of(plan, 1, n, None), device=True))
+    if not uncut:
         return
+    steps = uncut.full * uncut.steps + uncut.last
     for compiled in (whole, with_thin_tape(whole)):
         w = snapshot_bytes(compiled)
         even = isqrt(n * w // max(1, bytes_per_step(compiled)))
-        lengths = range(max(2, even // 2), min(n, 2 * even) + 1)
+        lengths = range(max(2, even // 2), min(steps, 2 * even) + 1)
         if not lengths:
             continue
+        fulls = {k: cut_evenly(steps, k).full for k in lengths}
         least, stage = min(
-            (-(-n // k) * w + compiled.tape_bytes(k), k) for k in lengths
+            (d * w + compiled.tape_bytes(k), k) for k, d in fulls.items()
         )
         if fixed_bytes(compiled) + least <= plan.limit:
-            d = bounded_by_length(n, compiled, stage)
-            settings = _settings_of(plan, stage, d, None)
+            settings = _settings_of(plan, stage, fulls[stage], None)
             yield Candidate(compiled, settings, device_cost(compiled, settings, whole))
 
 
 def thin_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
     """Stages whose tape holds the inputs of steps, if that is less than what is held.
+
+    Those that each have a snapshot are among `scanned_candidates`.
 
     Args:
         plan: The plan.
@@ -154,9 +146,11 @@ def thin_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
     fixed, w = fixed_bytes(compiled), snapshot_bytes(compiled)
     for stage in _STAGES:
         d = (plan.limit - fixed - compiled.tape_bytes(stage)) // w
-        if d >= 1 and (compiled.program.length or LONGEST) >= stage:
-            d = bounded_by_length(d, compiled, stage)
-            settings = _settings_of(plan, stage, d, None)
+        if d < 1 or (compiled.program.length or LONGEST) < stage:
+            continue
+        d = bounded_by_length(d, compiled, stage)
+        settings = _settings_of(plan, stage, d, None)
+        if not equal_parts(compiled, replace(settings, device=True)):
             yield Candidate(compiled, settings, device_cost(compiled, settings, whole))
 
 
