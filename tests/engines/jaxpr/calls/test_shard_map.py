@@ -120,6 +120,11 @@ def test_a_budget_is_kept_on_each_device(layout: str) -> None:
     assert len(kept) == 2 and len(refused) == 1
     # Nothing is refused that plain reverse mode meets, and each error names more.
     assert all(b["budget"] < b["least"] <= plain for b in refused)
+    # The same is said of arrays and of types, and it is what is refused in earnest.
+    (first, least), *others = found[layout]["asked"]
+    assert least == refused[0]["least"] and len(others) == 2
+    for peaks, again in others:
+        assert again == least and np.allclose(peaks, first, rtol=1e-3)
 
 
 def simulate(x: Any) -> Any:

@@ -173,7 +173,31 @@ def budgets(mesh: Any, name: str) -> dict[str, Any]:
         taken = ours.memory_analysis().temp_size_in_bytes
         worst = difference(ours(w, x), plain(w, x))
         found.append({"budget": budget, "taken": taken, "difference": worst})
-    return {"plain": most, "budgets": found}
+    return {"plain": most, "budgets": found, "asked": asked(w, x, 0.1 * most)}
+
+
+def asked(w: Any, x: Any, budget: float) -> list[Any]:
+    """What is said of arrays, of their types, and of types on a mesh of no devices."""
+    types = [jax.tree.map(on_mesh(kind), (w, x)) for kind in (None, "abstract")]
+    said: list[Any] = []
+    for given in ((w, x), *types):
+        advice = retape.jax.advise(transformer, *given, memory="1 GiB")
+        try:
+            retape.jax.explain(transformer, *given, plan=retape.within(budget))
+        except retape.BudgetError as error:
+            said.append([[c.peak_bytes for c in advice.candidates], error.least])
+    return said
+
+
+def on_mesh(kind: str | None) -> Function:
+    """From an array to its type, where it is."""
+
+    def of(leaf: Any) -> jax.ShapeDtypeStruct:
+        mesh = leaf.sharding.mesh
+        where = NamedSharding(mesh.abstract_mesh if kind else mesh, leaf.sharding.spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
+
+    return of
 
 
 def main() -> None:

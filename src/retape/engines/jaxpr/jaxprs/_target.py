@@ -6,7 +6,7 @@ apart: what is traced may depend on the platform, and what is lowered does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Target:
         title: What its maker calls it.
         platform: The platform whose form programs get.
         room: Its bytes that a program may take.
-        place: Where a program's arguments are taken to be.
+        devices: So many of them, where a program's arguments are taken to be.
         options: For the compiler.
     """
 
@@ -33,7 +33,7 @@ class Target:
     title: str
     platform: str
     room: int
-    place: Any
+    devices: Callable[[int], Sequence[Any]]
     options: dict[str, Any]
 
     def __repr__(self) -> str:

@@ -8,6 +8,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    SingleDeviceSharding,
+)
 
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._target import Target, target
@@ -41,22 +48,64 @@ def aot_lower(
         jitted = jax.jit(fun, donate_argnums=tuple(donated))
         if described is None:
             return jitted.lower(*args)
-        there = jax.tree.map(lambda leaf: _on(described, leaf), args)
+        alone = not any(map(_is_spread, jax.tree.leaves(args)))
+        there = jax.tree.map(lambda leaf: _on(described, leaf, alone=alone), args)
         traced: Any = jitted.trace(*there)
         return traced.lower(lowering_platforms=(described.platform,))
 
 
-def _on(described: Target, leaf: Any) -> jax.ShapeDtypeStruct:
-    """The type of an argument that is on a described device."""
-    aval = jax.typeof(leaf)
+def _is_spread(leaf: Any) -> bool:
+    """Tell whether an argument is on several devices."""
     given = getattr(leaf, "sharding", None)
-    if given is not None and len(given.device_set) > 1:
-        raise UnsupportedError(
-            f"an argument of type {aval} is spread over {len(given.device_set)} "
-            f"devices, and one {described.title} is described. Pass arguments without "
-            "shardings, or types of what one device holds."
-        )
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=described.place)
+    return given is not None and given.num_devices > 1
+
+
+def _on(described: Target, leaf: Any, *, alone: bool) -> jax.ShapeDtypeStruct:
+    """The type of an argument on described devices, spread as on those that it names.
+
+    Args:
+        described: The device.
+        leaf: The argument.
+        alone: Whether all of them are on one device.
+    """
+    aval, where = jax.typeof(leaf), None
+    if alone:
+        where = SingleDeviceSharding(described.devices(1)[0])
+    elif _is_spread(leaf):
+        if not isinstance(leaf.sharding, NamedSharding):
+            raise UnsupportedError(
+                f"an argument of type {aval} is spread over devices by a "
+                f"{type(leaf.sharding).__name__}, which names no mesh. Pass it with a "
+                "`jax.sharding.NamedSharding`."
+            )
+        where = leaf.sharding
+        if isinstance(where.mesh, AbstractMesh) or where.mesh.devices.flat[0] not in (
+            described.devices(where.num_devices)
+        ):
+            where = NamedSharding(mesh_of(where.mesh), where.spec)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=where)
+
+
+def mesh_of(mesh: Any) -> Mesh | None:
+    """A mesh of such a shape, of the devices for which programs are compiled.
+
+    Args:
+        mesh: A mesh, also an abstract one; axes that `shard_map` has bound are free.
+
+    Returns:
+        `None` if there are too few.
+    """
+    described = target()
+    devices = jax.devices() if described is None else described.devices(mesh.size)
+    if mesh.size > len(devices):
+        return None
+    kinds = [AxisType.Auto if k == AxisType.Manual else k for k in mesh.axis_types]
+    return jax.make_mesh(
+        mesh.axis_sizes,
+        mesh.axis_names,
+        axis_types=tuple(kinds),
+        devices=devices[: mesh.size],
+    )
 
 
 def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:

@@ -10,7 +10,7 @@ another kernel there, and another workspace; loops and buffers are the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import requires
@@ -149,11 +149,14 @@ def _gpu(name: str, chip: Chip, folder: Path) -> Target:
             f"jax-cuda13-plugin=={release} jax-cuda13-pjrt=={release} nvidia-nvvm`.",
             name="jax_cuda13_plugin",
         )
-    devices = pjrt_topology("cuda", str(library), _description(chip))
     options = {"xla_gpu_autotune_level": 0, "xla_gpu_cuda_data_dir": str(data)}
-    place = jax.sharding.SingleDeviceSharding(devices[0])
+
+    @cache
+    def devices(count: int) -> Sequence[Any]:
+        return pjrt_topology("cuda", str(library), _description(chip, count))
+
     # Three quarters are what JAX takes of a GPU.
-    return Target(name, chip.title, "cuda", chip.memory * 3 // 4, place, options)
+    return Target(name, chip.title, "cuda", chip.memory * 3 // 4, devices, options)
 
 
 @cache
@@ -178,8 +181,7 @@ def _tpu(name: str, chip: Tpu, folder: Path) -> Target:
     }
     with _environment(host):
         devices = pjrt_topology("tpu", str(library), {}, chip.topology)
-    place = jax.sharding.SingleDeviceSharding(devices[0])
-    return Target(name, chip.title, "tpu", chip.room, place, {})
+    return Target(name, chip.title, "tpu", chip.room, lambda count: devices, {})
 
 
 @contextmanager
@@ -196,8 +198,8 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _description(chip: Chip) -> dict[str, Any]:
-    """A chip in the text format of XLA's `GpuTargetConfigProto`."""
+def _description(chip: Chip, count: int) -> dict[str, Any]:
+    """So many chips of a host, each in the text format of `GpuTargetConfigProto`."""
     major, minor = chip.capability
     config = f"""
         gpu_device_info {{
@@ -216,4 +218,4 @@ def _description(chip: Chip) -> dict[str, Any]:
         runtime_version {{ major: 13 minor: 0 patch: 0 }}
         device_description_str: "{chip.title}"
     """
-    return {"target_config": config, "topology": "1x1x1"}
+    return {"target_config": config, "topology": f"1x1x{count}"}

@@ -22,6 +22,7 @@ import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from retape._bytes import format_bytes
+from retape.engines.jaxpr.xla._ahead_of_time import mesh_of
 from retape.engines.jaxpr.xla._memory_report import MemoryReport, memory_report
 
 _log = logging.getLogger("retape.jax")
@@ -72,7 +73,7 @@ def _compiled_memory(
         pairs = zip(structs, known, strict=True)
         placed = [s if p is None else s.update(sharding=p) for s, p in pairs]
         return memory_report(fun, *placed, donated=donated)
-    devices = _concrete(mesh)
+    devices = mesh_of(mesh)
     if devices is None:
         return None
     if mesh.manual_axes:
@@ -91,6 +92,24 @@ def _mesh_around(structs: Sequence[Any]) -> Any:
     own = (getattr(s.sharding, "mesh", None) for s in structs)
     abstract = (m for m in own if m is not None and not isinstance(m, Mesh))
     return found if not found.empty else next((m for m in abstract if m), found)
+
+
+def places_of(leaves: Sequence[Any]) -> Shardings:
+    """Where arguments are, or where their types say that they will be.
+
+    `None` for one on a single device, or spread over more devices than there are.
+    """
+    return tuple(map(_place_of, leaves))
+
+
+def _place_of(leaf: Any) -> jax.sharding.Sharding | None:
+    where = getattr(leaf, "sharding", None)
+    if where is None or where.num_devices < 2:
+        return None
+    if not isinstance(where, NamedSharding) or isinstance(where.mesh, Mesh):
+        return where
+    devices = mesh_of(where.mesh)
+    return None if devices is None else NamedSharding(devices, where.spec)
 
 
 def is_explicit(aval: Any) -> bool:
@@ -116,23 +135,16 @@ def devices_sharing(structs: Sequence[Any], places: Shardings | None) -> float:
     return whole / own if own else 1.0
 
 
-def _concrete(mesh: Any) -> Mesh | None:
-    """A mesh of real devices; axes that `shard_map` has bound are free again."""
-    if mesh.size > len(jax.devices()):
-        return None
-    kinds = [AxisType.Auto if k == AxisType.Manual else k for k in mesh.axis_types]
-    devices = jax.devices()[: mesh.size]
-    return jax.make_mesh(
-        mesh.axis_sizes, mesh.axis_names, axis_types=tuple(kinds), devices=devices
-    )
-
-
 def _placed(aval: jax.ShapeDtypeStruct, mesh: Mesh) -> jax.ShapeDtypeStruct:
-    """The same on real devices; automatic axes say nothing of where an array is."""
+    """The same on real devices; a type with automatic axes says nothing of where it is.
+
+    A user's `jax.ShapeDtypeStruct` may name them all the same.
+    """
     where = aval.sharding
     if isinstance(where, NamedSharding) and not isinstance(where.mesh, Mesh):
-        explicit = AxisType.Explicit in mesh.axis_types and not where.mesh.empty
-        where = NamedSharding(mesh, PartitionSpec(*where.spec)) if explicit else None
+        is_told = AxisType.Explicit in mesh.axis_types or any(where.spec)
+        there = is_told and not where.mesh.empty
+        where = NamedSharding(mesh, PartitionSpec(*where.spec)) if there else None
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=where)
 
 

@@ -14,6 +14,7 @@ from retape.engines.jaxpr.api._gradient_options import (
     check_plan,
 )
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem, problem_of_call
+from retape.engines.jaxpr.api._trace import flatten_call
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -34,6 +35,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
 )
 from retape.engines.jaxpr.sweep._equal_parts import equal_parts
 from retape.engines.jaxpr.xla._described_devices import for_device
+from retape.engines.jaxpr.xla._standalone import Shardings, places_of
 from retape.plan._base import Plan
 from retape.plan._options import Loops
 from retape.plan._prediction import Prediction
@@ -172,13 +174,16 @@ def explain(
     with for_device(device):
         problem = problem_of_call(fun, plan, args, kwargs, argnums)
         plan = check_plan(plan, loops or platform_loops()) or default_plan()
-        return _explained(problem, plan)
+        leaves = flatten_call(args, kwargs, types=True).leaves
+        return _explained(problem, plan, places_of(leaves))
 
 
-def _explained(problem: GradientProblem, plan: Plan) -> Explanation:
+def _explained(problem: GradientProblem, plan: Plan, places: Shardings) -> Explanation:
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
+    everything = (*[None] * problem.constants, *places)
+    spread = None if everything == (None,) * len(everything) else everything
     program, settings = compile_for_plan(
-        plan, problem.jaxpr, problem.active, compile_program
+        plan, problem.jaxpr, problem.active, compile_program, spread
     )
     layout = program.layout
     steps = program.program.length
