@@ -37,6 +37,7 @@ from benchmarks.accelerators.workloads import (
     unknown,
 )
 from benchmarks.harness import Table, asked
+from jax.core import eval_jaxpr
 
 import retape
 import retape.jax
@@ -85,7 +86,7 @@ def lowered(gradient: Callable[..., Any], workload: Workload) -> jax.stages.Lowe
     program = jax.make_jaxpr(gradient)(workload.point)
 
     def run(given: list[Any], point: Any) -> list[Any]:
-        return jax.core.eval_jaxpr(program.jaxpr, given, point)
+        return eval_jaxpr(program.jaxpr, given, point)
 
     return aot_lower(run, program.consts, workload.point)
 

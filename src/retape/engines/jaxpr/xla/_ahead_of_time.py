@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import (
-    AbstractMesh,
     AxisType,
     Mesh,
     NamedSharding,
@@ -78,12 +77,22 @@ def _on(described: Target, leaf: Any, *, alone: bool) -> jax.ShapeDtypeStruct:
                 f"{type(leaf.sharding).__name__}, which names no mesh. Pass it with a "
                 "`jax.sharding.NamedSharding`."
             )
-        where = leaf.sharding
-        if isinstance(where.mesh, AbstractMesh) or where.mesh.devices.flat[0] not in (
-            described.devices(where.num_devices)
-        ):
-            where = NamedSharding(mesh_of(where.mesh), where.spec)
+        where = _on_mesh(described, leaf.sharding)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=where)
+
+
+def _on_mesh(described: Target, where: NamedSharding) -> NamedSharding:
+    mesh, there = where.mesh, described.devices(where.num_devices)
+    if isinstance(mesh, Mesh) and mesh.devices.flat[0] in there:
+        return where
+    others = mesh_of(mesh)
+    if others is None:
+        raise UnsupportedError(
+            f"an argument is spread over {where.num_devices} devices, and "
+            f"{len(there)} {described.title} are described. Pass types that name a "
+            "mesh of no more."
+        )
+    return NamedSharding(others, where.spec)
 
 
 def mesh_of(mesh: Any) -> Mesh | None:
