@@ -30,14 +30,20 @@ from benchmarks.accelerators.workloads import (
     bptt,
     by_hand,
     equinox,
+    humanoid,
+    many,
+    modules,
     navier_stokes,
     paper,
+    remat_scan,
     scanned,
+    spread,
     transformer,
     unknown,
 )
 from benchmarks.harness import Table, asked
 from jax.core import eval_jaxpr
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 import retape
 import retape.jax
@@ -55,6 +61,10 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "paper": lambda: paper(True, (1000, 60, 60)),
     "short-solve": lambda: adaptive(True),
     "solve": lambda: adaptive(True, 20.0),
+    "many": lambda: many(True, (1000, 1000)),
+    "mjx": lambda: humanoid(True, 32),
+    "modules": lambda: modules(True, (48, 128, 128)),
+    "spread": lambda: spread(True, (48, 128, 128)),
 }
 """So large that a step is what it is in earnest, so small that a row takes seconds."""
 
@@ -83,12 +93,26 @@ def device(name: str, fetch: bool) -> Target:
 
 def lowered(gradient: Callable[..., Any], workload: Workload) -> jax.stages.Lowered:
     """A gradient as the device's compiler is given it."""
-    program = jax.make_jaxpr(gradient)(workload.point)
+    each = jax.vmap(gradient) if workload.lanes else gradient
+    program = jax.make_jaxpr(each)(workload.point)
 
     def run(given: list[Any], point: Any) -> list[Any]:
         return eval_jaxpr(program.jaxpr, given, point)
 
-    return aot_lower(run, program.consts, workload.point)
+    given = [on_devices(leaf, workload.devices) for leaf in program.consts]
+    return aot_lower(run, given, on_devices(workload.point, workload.devices))
+
+
+def on_devices(leaf: Any, count: int) -> Any:
+    """The type of an array, its last axis that can be spread over so many devices."""
+    if count == 1:
+        return leaf
+    kind = jax.typeof(leaf)
+    axes = [k for k, size in enumerate(kind.shape) if size and size % count == 0]
+    names = ["x" if [k] == axes[-1:] else None for k in range(len(kind.shape))]
+    mesh = AbstractMesh((count,), ("x",), axis_types=(AxisType.Auto,))
+    where = NamedSharding(mesh, PartitionSpec(*names))
+    return jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=where)
 
 
 def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
@@ -101,7 +125,8 @@ def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
     turns: list[float] = []
     tested = tested_loops(text)
     if tested:
-        jaxpr = jax.make_jaxpr(gradient)(workload.point)
+        each = jax.vmap(gradient) if workload.lanes else gradient
+        jaxpr = jax.make_jaxpr(each)(workload.point)
         _, counts = counted(jaxpr, [workload.point], on_gpu)
         loops = [each for each in counts if each.operation == "while"]
         turns = [each.turns / max(1, each.entries) for each in loops]
@@ -131,8 +156,13 @@ def ours(workload: Workload, budget: int | None) -> Iterator[Way]:
     yield "Retape", gradient(program(scanned))
     if workload.name == "BPTT":
         yield "Retape, length unknown", gradient(program(unknown))
+    if workload.name.startswith("Flax"):
+        yield "retape.nnx.remat_scan", jax.value_and_grad(program(remat_scan))
     if budget is not None:
-        within = retape.within(budget)
+        # Under `vmap` a budget is that of a lane.
+        within = retape.within(
+            budget // len(workload.point) if workload.lanes else budget
+        )
         yield (
             f"Retape, within {budget:,} bytes",
             gradient(program(scanned), plan=within),

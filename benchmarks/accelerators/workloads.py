@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any
 
@@ -21,6 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+import retape.nnx
 
 Program = Callable[[Any], Any]
 Loop = Callable[[Callable[[Any], Any], Any, int], Any]
@@ -35,12 +37,16 @@ class Workload:
         program: From a loop to a function of one array.
         point: The array.
         steps: Steps of its loop, where they are known.
+        lanes: Whether the point is a row of points, each with a gradient of its own.
+        devices: Over how many what the program closes over is spread.
     """
 
     name: str
     program: Callable[[Loop], Program]
     point: Any
     steps: int | None
+    lanes: bool = False
+    devices: int = 1
 
 
 def peak_bytes() -> int | None:
@@ -103,6 +109,13 @@ def bptt(small: bool, sizes: tuple[int, int] | None = None) -> Workload:
     return Workload("BPTT", program, jnp.linspace(0.1, 1, size), n)
 
 
+def many(small: bool, sizes: tuple[int, int] | None = None) -> Workload:
+    """The same from 16 points at once: `vmap` of the gradient."""
+    one = bptt(small, sizes)
+    points = jnp.stack([one.point * (1 + 0.01 * k) for k in range(16)])
+    return replace(one, name=f"{one.name}, 16 at once", point=points, lanes=True)
+
+
 def paper(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
     """Fig. 8: two nested loops, the inner one's length depends on the outer's index."""
     size, outer, most = sizes or ((100, 12, 8) if small else (1000, 60, 60))
@@ -159,6 +172,53 @@ def transformer(small: bool, sizes: tuple[int, int, int] | None = None) -> Workl
 def _norm(x: Any) -> Any:
     x = x - jnp.mean(x, -1, keepdims=True)
     return x * lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + np.float32(1e-6))
+
+
+def spread(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
+    """The same, its weights spread over eight devices."""
+    one = transformer(small, sizes)
+    return replace(one, name=f"{one.name}, 8 devices", devices=8)
+
+
+def modules(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
+    """A stack of modules of Flax NNX; the gradient by its input."""
+    from flax import nnx
+
+    layers, tokens, width = sizes or ((4, 8, 16) if small else (48, 512, 512))
+
+    class Block(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs) -> None:
+            self.up = nnx.Linear(width, 4 * width, rngs=rngs)
+            self.down = nnx.Linear(4 * width, width, rngs=rngs)
+
+        def __call__(self, x: Any) -> Any:
+            return x + self.down(nnx.gelu(self.up(_norm(x))))
+
+    stack = nnx.split_rngs(splits=layers)(nnx.vmap(Block))(nnx.Rngs(0))
+    graph, weights = nnx.split(stack)
+    axes: dict[str, Any] = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
+    call = lambda x, block: block(x)  # noqa: E731
+    scans: dict[Any, Any] = {
+        scanned: lambda: nnx.scan(call, **axes),
+        by_hand: lambda: nnx.scan(nnx.remat(call), **axes),
+        remat_scan: lambda: retape.nnx.remat_scan(call, **axes),
+    }
+
+    def program(loop: Loop) -> Program:
+        # Another loop takes a step, and not a layer: then there is no such gradient.
+        return lambda x: jnp.sum(
+            scans[loop]()(x, nnx.merge(graph, weights, copy=True)) ** 2
+        )
+
+    point = jnp.asarray(np.random.default_rng(0).normal(size=(tokens, width)))
+    point = point.astype(np.float32)
+    return Workload(f"Flax NNX, {layers} layers", program, point, layers)
+
+
+def remat_scan(step: Callable[[Any], Any], state: Any, n: int) -> Any:
+    """Stands for `retape.nnx.remat_scan`, which takes a layer and not a step."""
+    del step, state, n
+    raise TypeError("remat_scan takes layers of Flax")
 
 
 def navier_stokes(small: bool, sizes: tuple[int, int] | None = None) -> Workload:

@@ -151,6 +151,16 @@ plan = retape.fixed_space(snapshots=8)
 f = jax.jit(retape.jax.grad(looped, plan=plan))
 jax.export.export(f)(x).call(X)
 
+w = jax.ShapeDtypeStruct(jax.export.symbolic_shape('n'), jnp.float32)
+f = lambda w: retape.jax.scan(lambda c, w: (jnp.sin(c * w), None), 1.0, w)[0]
+jax.export.export(jax.jit(jax.grad(f)))(w)
+says: write it as `retape.jax.fori_loop`
+w = jax.ShapeDtypeStruct(jax.export.symbolic_shape('n'), jnp.float32)
+g = lambda i, c, w: jnp.sin(c * w[i])
+f = lambda w: retape.jax.fori_loop(0, w.shape[0], lambda i, c: g(i, c, w), 1.0)
+jax.export.export(jax.jit(jax.grad(f)))(w).call(X)
+gives: jax.grad(lambda w: lax.scan(lambda c, w: (jnp.sin(c * w), None), 1.0, w)[0])(X)
+
 retape.jax.grad(looped, plan=retape.within(10))(X)
 says: Pass `retape.within({})`
 retape.jax.grad(looped, plan=THE_CODE)(X)

@@ -55,7 +55,7 @@ def test_what_is_lacking_is_said_with_the_line_to_type(
 def test_an_unknown_device_is_refused_with_those_that_are_known(
     ask: Callable[..., Any], name: Any
 ) -> None:
-    with pytest.raises(retape.PlanError, match="'h100', 'h200', 'a100', 'l4', 'v5e'"):
+    with pytest.raises(retape.PlanError, match="'h100' or 'h200' or .* or 'v5e'"):
         ask(loss, X, device=name)
 
 

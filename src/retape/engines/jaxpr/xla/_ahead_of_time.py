@@ -74,7 +74,7 @@ def _on(described: Target, leaf: Any, *, alone: bool) -> jax.ShapeDtypeStruct:
         if not isinstance(leaf.sharding, NamedSharding):
             raise UnsupportedError(
                 f"an argument of type {aval} is spread over devices by a "
-                f"{type(leaf.sharding).__name__}, which names no mesh. Pass it with a "
+                f"{type(leaf.sharding).__name__}, which names no mesh. Place it by a "
                 "`jax.sharding.NamedSharding`."
             )
         where = _on_mesh(described, leaf.sharding)

@@ -66,15 +66,19 @@ def hypotenuse(x: Any, y: Any) -> Any:
 
 
 def scaled_hypotenuse(x: Any, y: Any) -> Any:
-    """Both are divided by the larger one."""
+    """A power of two brings both to where no square overflows, and not all vanish.
+
+    Dividing by the larger one would give that a slope, which engines round differently.
+    """
     # No number is not larger than zero; so an infinity is found beside one.
     most = max(max(0.0, x), y)
     if not math.isfinite(most):
         return most
     if most == 0.0:
         return x + y
-    p, q = x / most, y / most
-    return most * np.sqrt(p * p + q * q)
+    scale = 4.149515568880993e180 if most < 1.0 else 2.409919865102884e-181
+    p, q = x * scale, y * scale
+    return np.sqrt(p * p + q * q) / scale
 
 
 def clipped(x: Any, low: Any, high: Any) -> Any:
