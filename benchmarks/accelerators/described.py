@@ -62,7 +62,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "short-solve": lambda: adaptive(True),
     "solve": lambda: adaptive(True, 20.0),
     "many": lambda: many(True, (1000, 1000)),
-    "mjx": lambda: humanoid(True, 32),
+    "mjx": lambda: humanoid(True, 32, factors=False),
     "modules": lambda: modules(True, (48, 128, 128)),
     "spread": lambda: spread(True, (48, 128, 128)),
 }

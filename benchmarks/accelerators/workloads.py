@@ -294,12 +294,16 @@ def adaptive(small: bool, end: float | None = None) -> Workload:
     return Workload("adaptive solve", program, jnp.linspace(0.5, 2, count), None)
 
 
-def humanoid(small: bool, steps: int | None = None) -> Workload:
+def humanoid(
+    small: bool, steps: int | None = None, *, factors: bool = True
+) -> Workload:
     """Steps of MJX: the humanoid of its own tests, or a ball that falls.
 
     Args:
         small: Whether it is the ball.
         steps: How many, if not the usual number.
+        factors: Whether the ball's solver may factor matrices, by a library that only
+            a GPU's driver brings.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -307,7 +311,8 @@ def humanoid(small: bool, steps: int | None = None) -> Workload:
         from mujoco import mjx
     models: Any = mujoco
     if small:
-        model, n = models.MjModel.from_xml_string(_FALLING), steps or 2
+        text = _FALLING if factors else _FALLING.replace("<option", _ITERATIVE)
+        model, n = models.MjModel.from_xml_string(text), steps or 2
     else:
         folder = f"{mjx.__path__[0]}/test_data/humanoid/humanoid.xml"
         model, n = models.MjModel.from_xml_path(folder), steps or 50
@@ -331,6 +336,8 @@ _FALLING = """
   <geom type="plane" size="1 1 .1"/>
   <body pos="0 0 .1"><joint type="slide" axis="0 0 1"/><geom size=".1"/></body>
 </worldbody></mujoco>"""
+
+_ITERATIVE = '<option jacobian="sparse" solver="CG"'
 
 ALL = {
     "bptt": bptt,
