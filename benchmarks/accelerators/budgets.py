@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 import jax
-from benchmarks.accelerators.described import WORKLOADS, device, lowered, rivals
+from benchmarks.accelerators.described import WORKLOADS, device, lowered, rivals, traced
 from benchmarks.accelerators.workloads import Workload, scanned
 from benchmarks.harness import Table, asked
 
@@ -31,7 +31,7 @@ SNAPSHOTS, STAGES = (1, 2, 3), (1, 2, 4)
 
 def nbytes(gradient: Any, workload: Workload) -> int:
     """Temporaries of a gradient, by the compiler."""
-    told = compiled(lowered(gradient, workload)).memory_analysis()
+    told = compiled(lowered(traced(gradient, workload), workload)).memory_analysis()
     assert told is not None
     return told.temp_size_in_bytes
 

@@ -43,6 +43,7 @@ from benchmarks.accelerators.workloads import (
 )
 from benchmarks.harness import Table, asked
 from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 import retape
@@ -91,10 +92,14 @@ def device(name: str, fetch: bool) -> Target:
         return described_device(name)
 
 
-def lowered(gradient: Callable[..., Any], workload: Workload) -> jax.stages.Lowered:
-    """A gradient as the device's compiler is given it."""
+def traced(gradient: Callable[..., Any], workload: Workload) -> ClosedJaxpr:
+    """A gradient as a program, of all lanes where there are several."""
     each = jax.vmap(gradient) if workload.lanes else gradient
-    program = jax.make_jaxpr(each)(workload.point)
+    return jax.make_jaxpr(each)(workload.point)
+
+
+def lowered(program: ClosedJaxpr, workload: Workload) -> jax.stages.Lowered:
+    """A gradient as the device's compiler is given it."""
 
     def run(given: list[Any], point: Any) -> list[Any]:
         return eval_jaxpr(program.jaxpr, given, point)
@@ -117,7 +122,8 @@ def on_devices(leaf: Any, count: int) -> Any:
 
 def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
     """What the device's compiler says of a gradient."""
-    program = compiled(lowered(gradient, workload))
+    jaxpr = traced(gradient, workload)
+    program = compiled(lowered(jaxpr, workload))
     told = program.memory_analysis()
     assert told is not None
     text = program.as_text()
@@ -125,8 +131,6 @@ def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
     turns: list[float] = []
     tested = tested_loops(text)
     if tested:
-        each = jax.vmap(gradient) if workload.lanes else gradient
-        jaxpr = jax.make_jaxpr(each)(workload.point)
         _, counts = counted(jaxpr, [workload.point], on_gpu)
         loops = [each for each in counts if each.operation == "while"]
         turns = [each.turns / max(1, each.entries) for each in loops]

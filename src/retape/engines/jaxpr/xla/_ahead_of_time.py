@@ -77,20 +77,26 @@ def _on(described: Target, leaf: Any, *, alone: bool) -> jax.ShapeDtypeStruct:
                 f"{type(leaf.sharding).__name__}, which names no mesh. Place it by a "
                 "`jax.sharding.NamedSharding`."
             )
-        where = _on_mesh(described, leaf.sharding)
+        where = on_mesh(leaf.sharding)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=where)
 
 
-def _on_mesh(described: Target, where: NamedSharding) -> NamedSharding:
-    mesh, there = where.mesh, described.devices(where.num_devices)
+def on_mesh(where: NamedSharding) -> NamedSharding:
+    """The same on the devices for which programs are compiled.
+
+    Raises:
+        UnsupportedError: If there are too few.
+    """
+    mesh, described = where.mesh, target()
+    there = jax.devices() if described is None else described.devices(mesh.size)
     if isinstance(mesh, Mesh) and mesh.devices.flat[0] in there:
         return where
     others = mesh_of(mesh)
     if others is None:
+        what = "here" if described is None else f"described ({described.title})"
         raise UnsupportedError(
-            f"an argument is spread over {where.num_devices} devices, and "
-            f"{len(there)} {described.title} are described. Pass types that name a "
-            "mesh of no more."
+            f"an argument is spread over {mesh.size} devices, and {len(there)} are "
+            f"{what}. Pass types that name a mesh of no more."
         )
     return NamedSharding(others, where.spec)
 

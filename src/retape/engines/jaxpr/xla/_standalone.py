@@ -22,7 +22,7 @@ import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from retape._bytes import format_bytes
-from retape.engines.jaxpr.xla._ahead_of_time import mesh_of
+from retape.engines.jaxpr.xla._ahead_of_time import mesh_of, on_mesh
 from retape.engines.jaxpr.xla._memory_report import MemoryReport, memory_report
 
 _log = logging.getLogger("retape.jax")
@@ -97,7 +97,10 @@ def _mesh_around(structs: Sequence[Any]) -> Any:
 def places_of(leaves: Sequence[Any]) -> Shardings:
     """Where arguments are, or where their types say that they will be.
 
-    `None` for one on a single device, or spread over more devices than there are.
+    `None` for one that is on a single device.
+
+    Raises:
+        UnsupportedError: If a type names a mesh of more devices than there are.
     """
     return tuple(map(_place_of, leaves))
 
@@ -106,10 +109,7 @@ def _place_of(leaf: Any) -> jax.sharding.Sharding | None:
     where = getattr(leaf, "sharding", None)
     if where is None or where.num_devices < 2:
         return None
-    if not isinstance(where, NamedSharding) or isinstance(where.mesh, Mesh):
-        return where
-    devices = mesh_of(where.mesh)
-    return None if devices is None else NamedSharding(devices, where.spec)
+    return on_mesh(where) if isinstance(where, NamedSharding) else where
 
 
 def is_explicit(aval: Any) -> bool:

@@ -180,10 +180,9 @@ def explain(
 
 def _explained(problem: GradientProblem, plan: Plan, places: Shardings) -> Explanation:
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
-    everything = (*[None] * problem.constants, *places)
-    spread = None if everything == (None,) * len(everything) else everything
+    places = (*[None] * problem.constants, *places)
     program, settings = compile_for_plan(
-        plan, problem.jaxpr, problem.active, compile_program, spread
+        plan, problem.jaxpr, problem.active, compile_program, places
     )
     layout = program.layout
     steps = program.program.length
