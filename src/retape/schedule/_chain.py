@@ -30,7 +30,9 @@ The budget covers snapshots and tapes, and not the one or two states that a runn
 holds itself.
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from operator import index
@@ -39,20 +41,12 @@ from typing import NamedTuple
 from retape._arguments import settle
 from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
-from retape.schedule._action import (
-    Action,
-    Advance,
-    Drop,
-    Restore,
-    Reverse,
-    Store,
-    Sweep,
-    Tape,
-)
+from retape.schedule._action import Advance, Reverse
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
 from retape.schedule._in_use import in_use, running_sums
 from retape.schedule._offline import Offline
+from retape.schedule._policy_stream import Held, Released
 from retape.schedule._tables._chain_table import ChainCosts, ChainTable
 
 
@@ -95,11 +89,14 @@ class Chain(Offline):
     budget: int
     units: int | None = None
     keep_tapes: bool = True
+    length: int = field(init=False, repr=False, compare=False)
+    stage: int = field(default=1, init=False, repr=False, compare=False)
     _table: ChainTable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check_entries()
         n = len(self.forward)
+        object.__setattr__(self, "length", n)
         if not n == len(self.states) == len(self.tapes):
             raise PlanError(
                 f"`forward` has {n} entries, `states` {len(self.states)} and `tapes` "
@@ -184,45 +181,12 @@ class Chain(Offline):
         """The cost of all advances."""
         return self._table.best()
 
-    def __iter__(self) -> Iterator[Action]:
-        table, stack = self._table, list[_Waiting]()
-        a, b, room, stored = 0, len(self.forward), table.budget, False
-        while True:
-            taped, k = table.choice(a, b, room)
-            if k:
-                if not stored:
-                    yield Store(a, len(stack))
-                stack.append(_Waiting(a, k, room, False))
-                yield Advance(a, k)
-                a, room, stored = k, room - table.states[a], False
-                continue
-            if stored:
-                yield Drop(a, len(stack))
-                stored = False
-            # Tapes that are kept one after the other are one stage.
-            start = a
-            while taped == 1 < b - a:
-                room -= table.tapes[a]
-                a += 1
-                taped, k = table.choice(a, b, room)
-            if start < a and not (taped == b - a and not k):
-                yield Tape(start, a, len(stack))
-                stack.append(_Waiting(start, a, room, True))
-                continue
-            yield Reverse(start, b)
-            while stack and stack[-1].tape:
-                a, b, _, _ = stack.pop()
-                yield Sweep(a, b, len(stack))
-                yield Drop(a, len(stack))
-            if not stack:
-                return
-            a, b, room, _ = stack.pop()
-            stored = True
-            yield Restore(a, len(stack))
+    def _decides(self) -> tuple[_Steps, int]:
+        return _Steps(self._table), self._table.budget
 
     def counts(self) -> Counts:
         """The counts of a replay: a chain is short enough to be gone through."""
-        return replay(self, len(self.forward))
+        return replay(self, self.length)
 
     @property
     def stages(self) -> int:
@@ -238,7 +202,7 @@ class Chain(Offline):
     def sweeps(self) -> int:
         advances = (a for a in self if isinstance(a, Advance))
         once = ((a.start, a.stop, 1) for a in advances)
-        return max(running_sums(once, len(self.forward)), default=0)
+        return max(running_sums(once, self.length), default=0)
 
     def peak_bytes(self, sizes: tuple[int, int] | None = None) -> int:
         """The most bytes of snapshots and tape at once, in the chain's own sizes."""
@@ -258,13 +222,38 @@ class Chain(Offline):
         return sum(self.tapes[start:stop])
 
 
-class _Waiting(NamedTuple):
-    """A held state with the steps still to be reversed from it, or a held tape."""
+class _Steps(NamedTuple):
+    """The policy of a chain: each of its steps is a stage, and room is bytes."""
 
-    start: int
-    stop: int
-    room: int
-    tape: bool
+    table: ChainTable
+
+    def keep(self, lo: int, hi: int, room: int) -> Held[int]:
+        """The state, or the tape of the first steps, up to one whose state is kept."""
+        taped, split = self.table.choice(lo, hi, room)
+        if split:
+            return Held("memory", False, room - self.table.states[lo])
+        at = lo
+        while taped == 1 < hi - at:
+            room -= self.table.tapes[at]
+            at += 1
+            taped, split = self.table.choice(at, hi, room)
+        whole = taped == hi - at and not split
+        return Held("memory", True, room, hi - lo if whole else at - lo)
+
+    def split(self, lo: int, hi: int, held: Held[int]) -> int:
+        """Where the next state is kept."""
+        return self.table.choice(lo, hi, held.room + self.table.states[lo]).split - lo
+
+    def after_read(
+        self, lo: int, hi: int, held: Held[int]
+    ) -> Held[int] | Released[int]:
+        """It stays until its own step is taped."""
+        room = held.room + self.table.states[lo]
+        return held if self.table.choice(lo, hi, room).split else Released(room)
+
+    def is_alone(self, held: Held[int]) -> bool:
+        """Not told: a chain is counted by a replay."""
+        return False
 
 
 def least_budget(

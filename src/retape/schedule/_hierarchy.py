@@ -1,15 +1,16 @@
 """Any number of tiers: a device, the host, a disk, a remote store."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 from retape._arguments import settle
 from retape._errors import PlanError
-from retape.schedule._action import Action, Reverse
 from retape.schedule._cost import Counts, TierCounts, binomial_counts
 from retape.schedule._offline import Offline
-from retape.schedule._policy_stream import Stream
+from retape.schedule._policy_stream import Policy
+from retape.schedule._split import BinomialPolicy
 from retape.schedule._tables._hierarchy_rules import Task, decided, least_cost
 from retape.schedule._tables._tier_slots import Rooms
 from retape.schedule._tier import StepCosts, Tier
@@ -92,11 +93,11 @@ class Hierarchy(Offline):
             return max(1.0, self.cost() / least)
         return inf if self.cost() else 1.0
 
-    def __iter__(self) -> Iterator[Action]:
+    def _decides(self) -> tuple[Policy[Any], Any]:
         if self.stages <= 1:
-            return iter([Reverse(0, self.length)])
+            return BinomialPolicy(), 0  # It is asked nothing.
         found = decided(self._task)
-        return iter(Stream(found.policy, self.length, self.stage, found.room))
+        return found.policy, found.room
 
     def counts(self) -> Counts:
         """The counts of a replay, by recurrence or in closed form."""

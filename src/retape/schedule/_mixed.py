@@ -5,7 +5,6 @@ is run again for its stage. Where a tape is not much larger than a state it is b
 kept than made twice.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
@@ -13,12 +12,10 @@ from math import gcd
 from retape._arguments import settle
 from retape._bytes import format_bytes
 from retape._errors import BudgetError
-from retape.schedule._action import Action
 from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts, TierCounts
 from retape.schedule._offline import Offline
 from retape.schedule._policy_counts import Totals, policy_counts
-from retape.schedule._policy_stream import Stream
 from retape.schedule._tables._mixed_room import mixed_policy
 from retape.schedule._tables._table_policy import TablePolicy
 
@@ -104,9 +101,8 @@ class Mixed(Offline):
         run = self.counts().advances // self.stage + self.stages
         return run / (max(0, fewest) + self.stages)
 
-    def __iter__(self) -> Iterator[Action]:
-        policy, room = self._policy(), self._room()
-        return iter(Stream(policy, self.length, self.stage, room))
+    def _decides(self) -> tuple[TablePolicy[int], int]:
+        return self._policy(), self._room()
 
     def counts(self) -> Counts:
         """The counts of a replay, by recurrence."""

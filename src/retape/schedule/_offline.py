@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from retape._arguments import settle, word_of
 from retape.schedule._action import Action
 from retape.schedule._binomial import least_sweeps
 from retape.schedule._cost import Counts, binomial_counts
 from retape.schedule._policy_counts import policy_counts
-from retape.schedule._policy_stream import Stream
+from retape.schedule._policy_stream import Policy, Stream
 from retape.schedule._split import Split, bisection_sweeps, split_policy
 
 
@@ -27,6 +27,11 @@ class Offline:
     stage: int
 
     def __iter__(self) -> Iterator[Action]:
+        policy, room = self._decides()
+        return iter(Stream(policy, self.length, self.stage, room))
+
+    def _decides(self) -> tuple[Policy[Any], Any]:
+        """The policy that makes its actions, and what is free at the beginning."""
         raise NotImplementedError
 
     def counts(self) -> Counts:
@@ -126,13 +131,12 @@ class Schedule(Offline):
             return bisection_sweeps(self.stages, self.snapshots)
         return least_sweeps(self.stages, self.snapshots)
 
-    def __iter__(self) -> Iterator[Action]:
-        policy, room = split_policy(self.split, self.stages, self.snapshots)
-        return iter(Stream(policy, self.length, self.stage, room))
+    def _decides(self) -> tuple[Policy[Any], Any]:
+        return split_policy(self.split, self.stages, self.snapshots)
 
     def counts(self) -> Counts:
         """The counts of a replay, in closed form or by recurrence."""
         if self.split == "binomial":
             return binomial_counts(self.length, self.stage, self.snapshots)
-        policy, room = split_policy(self.split, self.stages, self.snapshots)
+        policy, room = self._decides()
         return policy_counts(policy, self.length, self.stage, room).counts

@@ -1,7 +1,8 @@
 """Counts of a policy, without its actions: by recurrence over its intervals.
 
-An interval is told by its stages, by what is free, and by how its start is kept. Of a
-million steps there are some thousands of different ones.
+An interval is told by how many stages it has, by what is free, and by how its start is
+kept. Of a million steps there are some thousands of different ones. It is for policies
+that do not ask where an interval lies, and tape one stage at a time.
 """
 
 from collections.abc import Hashable, Sequence
@@ -141,13 +142,13 @@ class _Adder(Generic[R]):
         if size <= 1 or (held is not None and self.policy.is_alone(held)):
             return []
         if held is None:
-            held = self.policy.keep(size, room)
+            held = self.policy.keep(0, size, room)
             if held.tape:
                 return [_Key(size - 1, held.room)]
             return [_Key(size, held.room, held)]
-        split = self.policy.split(size, held)
+        split = self.policy.split(0, size, held)
         right = _Key(size - split, held.room)
-        after = self.policy.after_read(split, held) if split > 1 else held
+        after = self.policy.after_read(0, split, held) if split > 1 else held
         if isinstance(after, Released):
             return [right, _Key(split, after.room)]
         return [right, _Key(split, after.room, after)]

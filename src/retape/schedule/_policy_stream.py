@@ -3,9 +3,13 @@
 Binomial schedules, tiers and mixed schedules differ in what a slot costs and may hold.
 What they share is here: an interval of more than one stage keeps something at its
 start, either its state, from which it is entered again and again, or the tape of its
-first stage. A policy says what; it is asked with `room`, its own account of what is
+first stages. A policy says what; it is asked with `room`, its own account of what is
 free. The stream is the paper's `TREEVERSE` (Fig. 26) without its recursion: an explicit
 stack holds one entry for each slot in use.
+
+An interval is told by its first stage and the one after its last. Most policies go by
+how many there are; a chain's stages are single steps, which differ, and several that
+are taped one after the other are one tape.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -31,13 +35,15 @@ class Held(NamedTuple, Generic[R]):
 
     Attributes:
         tier: Where.
-        tape: Whether it is the tape of the first stage; otherwise its state.
+        tape: Whether it is the tape of the first stages; otherwise the state there.
         room: What is free beside it.
+        stages: How many are on the tape; if these are all, they are reversed at once.
     """
 
     tier: str
     tape: bool
     room: R
+    stages: int = 1
 
 
 class Released(NamedTuple, Generic[R]):
@@ -53,15 +59,15 @@ class Released(NamedTuple, Generic[R]):
 class Policy(Protocol[R]):
     """Decides about intervals of two stages or more."""
 
-    def keep(self, stages: int, room: R) -> Held[R]:
+    def keep(self, lo: int, hi: int, room: R) -> Held[R]:
         """Choose what to keep at a start that is in hand and not kept."""
         ...
 
-    def split(self, stages: int, held: Held[R]) -> int:
-        """The split: steps to advance from a state that is kept and in hand."""
+    def split(self, lo: int, hi: int, held: Held[R]) -> int:
+        """The split: stages to advance from a state that is kept and in hand."""
         ...
 
-    def after_read(self, stages: int, held: Held[R]) -> Held[R] | Released[R]:
+    def after_read(self, lo: int, hi: int, held: Held[R]) -> Held[R] | Released[R]:
         """What becomes of a state just read, for what is left of its interval."""
         ...
 
@@ -142,15 +148,17 @@ class Stream(Generic[R]):
         while True:
             # From a start that is in hand and not kept to the interval's last stage.
             while hi - lo > 1:
-                held = policy.keep(hi - lo, room)
-                tier, is_tape, room = held
+                held = policy.keep(lo, hi, room)
+                tier, is_tape, room, taped = held
+                if taped == hi - lo:
+                    break
                 slot, start, begin = self._take(tier), lo, at
                 if is_tape:
-                    lo += 1
+                    lo += taped
                     at = lo * stage
                     yield new(Tape, (begin, at, slot, tier))
                 else:
-                    lo += policy.split(hi - lo, held)
+                    lo += policy.split(lo, hi, held)
                     at = lo * stage
                     yield new(Store, (begin, slot, tier))
                     yield new(Advance, (begin, at))
@@ -160,25 +168,25 @@ class Stream(Generic[R]):
             while stack:
                 part = stack[-1]
                 held, lo, hi = part.held, part.lo, part.hi
-                tier, is_tape, room = held
-                at, size = lo * stage, hi - lo
+                tier, is_tape = held.tier, held.tape
+                at = lo * stage
                 if is_tape:
                     # A stage that is kept is never the last of the run: it is whole.
-                    yield new(Sweep, (at, at + stage, part.slot, tier))
+                    yield new(Sweep, (at, hi * stage, part.slot, tier))
                     yield self._pop(at)
                     continue
                 yield new(Restore, (at, part.slot, tier))
-                if size == 1:
+                if hi - lo == 1:
                     yield self._pop(at)
                     yield new(Reverse, (at, min(at + stage, length)))
                     continue
-                after = policy.after_read(size, held)
+                after = policy.after_read(lo, hi, held)
                 if isinstance(after, Released):
                     yield self._pop(at)
                     room = after.room
                     break
                 part.held = after
-                part.hi = lo = lo + policy.split(size, after)
+                part.hi = lo = lo + policy.split(lo, hi, after)
                 begin, at, room = at, lo * stage, after.room
                 yield new(Advance, (begin, at))
                 break

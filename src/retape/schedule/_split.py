@@ -108,15 +108,15 @@ class BinomialPolicy:
     _split = staticmethod(lru_cache(maxsize=4096)(binomial_split))
     _held = staticmethod(lru_cache(maxsize=4096)(_in_memory))
 
-    def keep(self, stages: int, room: int) -> Held[int]:
+    def keep(self, lo: int, hi: int, room: int) -> Held[int]:
         """The state, always."""
         return self._held(room - 1)
 
-    def split(self, stages: int, held: Held[int]) -> int:
+    def split(self, lo: int, hi: int, held: Held[int]) -> int:
         """The slot of the start counts among those that the rule is given."""
-        return self._split(stages, held.room + 1)
+        return self._split(hi - lo, held.room + 1)
 
-    def after_read(self, stages: int, held: Held[int]) -> Held[int]:
+    def after_read(self, lo: int, hi: int, held: Held[int]) -> Held[int]:
         """It stays until its own stage is reversed."""
         return held
 
@@ -134,17 +134,17 @@ class BisectionPolicy(BinomialPolicy):
 class TreeversePolicy(BinomialPolicy):
     """Cuts at the paper's split. What is free is (slots, sweeps)."""
 
-    def keep(self, stages: int, room: Any) -> Held[Any]:
+    def keep(self, lo: int, hi: int, room: Any) -> Held[Any]:
         """The state, always."""
         slots, sweeps = room
         return self._held((slots - 1, sweeps))
 
-    def split(self, stages: int, held: Held[Any]) -> int:
+    def split(self, lo: int, hi: int, held: Held[Any]) -> int:
         """By the slots and the sweeps that are left."""
         slots, sweeps = held.room
-        return treeverse_split(stages, slots + 1, sweeps)
+        return treeverse_split(hi - lo, slots + 1, sweeps)
 
-    def after_read(self, stages: int, held: Held[Any]) -> Held[Any]:
+    def after_read(self, lo: int, hi: int, held: Held[Any]) -> Held[Any]:
         """One sweep less is left for the stages before the split."""
         slots, sweeps = held.room
         return self._held((slots, sweeps - 1))

@@ -29,19 +29,21 @@ class SegmentPolicy:
     far: Tier
     size: int
 
-    def keep(self, stages: int, room: int) -> Held[int]:
+    def keep(self, lo: int, hi: int, room: int) -> Held[int]:
         """The start of a segment is far, all others are near."""
-        if stages > self.size:
+        if hi - lo > self.size:
             return Held(self.far.name, False, room)
         return Held(self.near.name, False, room - 1)
 
-    def split(self, stages: int, held: Held[int]) -> int:
+    def split(self, lo: int, hi: int, held: Held[int]) -> int:
         """A segment, or a binomial split."""
-        if stages > self.size:
+        if hi - lo > self.size:
             return self.size
-        return binomial_split(stages, held.room + 1)
+        return binomial_split(hi - lo, held.room + 1)
 
-    def after_read(self, stages: int, held: Held[int]) -> Held[int] | Released[int]:
+    def after_read(
+        self, lo: int, hi: int, held: Held[int]
+    ) -> Held[int] | Released[int]:
         """The start of a segment becomes the first of those that are near."""
         is_far = held.tier == self.far.name and self.far.name != self.near.name
         return Released(held.room) if is_far else held

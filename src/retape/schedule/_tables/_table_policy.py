@@ -32,10 +32,22 @@ class TablePolicy(Generic[R]):
         self._tabled = space.tabled
         self._tables: dict[int, KeptTable[R]] = {}
         # The same few are asked for again and again: half of a stream's time.
-        self.keep = lru_cache(maxsize=4096)(self._keep)
-        self.split = lru_cache(maxsize=4096)(self._split)
-        self.after_read = lru_cache(maxsize=4096)(self._after_read)
+        self._kept = lru_cache(maxsize=4096)(self._keep)
+        self._cut = lru_cache(maxsize=4096)(self._split)
+        self._read = lru_cache(maxsize=4096)(self._after_read)
         self.is_alone = lru_cache(maxsize=4096)(self._is_alone)
+
+    def keep(self, lo: int, hi: int, room: R) -> Held[R]:
+        """What the table keeps, or the space's rule."""
+        return self._kept(hi - lo, room)
+
+    def split(self, lo: int, hi: int, held: Held[R]) -> int:
+        """Where the table cuts, or the space's rule."""
+        return self._cut(hi - lo, held)
+
+    def after_read(self, lo: int, hi: int, held: Held[R]) -> Held[R] | Released[R]:
+        """The state stays, or gives its place up where the table says so."""
+        return self._read(hi - lo, held)
 
     def _keep(self, stages: int, room: R) -> Held[R]:
         space = self.space
