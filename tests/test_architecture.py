@@ -29,7 +29,7 @@ FACADES = {
     "transformers", "lightning",
 }  # fmt: skip
 FRONT = {
-    "_adjoint", "_adjoint_arguments", "_adjoint_told", "_diagnose", "_forked",
+    "_adjoint", "_adjoint_arguments", "_diagnose", "_forked",
     "_forward", "_peer_actions",
     "interop",
 }  # fmt: skip

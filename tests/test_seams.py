@@ -77,7 +77,7 @@ PATCHED = {
     "clocks, and what a run does in one go": (
         "retape.cli._waiting.", "retape.driver._progress.monotonic",
         "retape.driver._loop.perf_counter",
-        "retape.driver._resuming._proof.perf_counter",
+        "retape.driver._resume.perf_counter",
         "retape.engines.jaxpr.sweep._sweep.LONGEST_GO",
         "retape.engines.jaxpr.sweep._device_sweep.LONGEST_GO",
     ),
@@ -101,7 +101,7 @@ PATCHED = {
     ),
     "faults put in, and machines caught, where nothing public stands in between": (
         "retape.driver._steps._step_machine.copy_tree",
-        "retape.driver._resuming._interrupt._PART",
+        "retape.driver._early_end._PART",
         "retape.engines.vlad.session.", "retape.engines.jaxpr.api._hosted.run",
         "retape._adjoint_arguments.run", "retape.cli._plan.run",
         "retape.plan._budget_search.optimal_advances",

@@ -26,11 +26,11 @@ from retape._errors import UnsupportedError as UnsupportedError
 if _typing.TYPE_CHECKING:
     from retape._adjoint import Adjoint as Adjoint
     from retape._adjoint import adjoint as adjoint
-    from retape._adjoint_told import explain as explain
-    from retape._adjoint_told import measure as measure
+    from retape._adjoint import explain as explain
+    from retape._adjoint import measure as measure
     from retape._diagnose._diagnose import diagnose as diagnose
     from retape._forward import forward as forward
-    from retape.driver._resuming._interrupt import interruptible as interruptible
+    from retape.driver._interrupt import interruptible as interruptible
     from retape.driver._steps._check_adjoint import check_adjoint as check_adjoint
     from retape.driver._steps._program import Program as Program
     from retape.plan._base import Plan as Plan
@@ -51,25 +51,27 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("Adjoint", "adjoint"), "retape._adjoint"),
-    "diagnose": "retape._diagnose._diagnose",
-    **dict.fromkeys(("explain", "measure"), "retape._adjoint_told"),
-    **dict.fromkeys(("forward",), "retape._forward"),
-    **dict.fromkeys(("check_adjoint",), "retape.driver._steps._check_adjoint"),
-    **dict.fromkeys(("interruptible",), "retape.driver._resuming._interrupt"),
-    **dict.fromkeys(("Program",), "retape.driver._steps._program"),
-    **dict.fromkeys(("Plan",), "retape.plan._base"),
-    **dict.fromkeys(("chain",), "retape.plan._chain"),
-    **dict.fromkeys(
-        ("fixed_space", "fixed_time", "logarithmic", "segments", "within"),
-        "retape.plan._constructors",
-    ),
-    **dict.fromkeys(("tiers",), "retape.plan._tiers"),
-    **dict.fromkeys(("StepCosts", "Tier"), "retape.schedule._tier"),
-    "DiskStore": "retape.storage._disk",
-    "MemoryStore": "retape.storage._memory",
-    "TieredStore": "retape.storage._tiered",
-    "register_state": "retape.storage._trees._kinds",
+    name: f"retape.{module}"
+    for module, names in {
+        "_adjoint": ("Adjoint", "adjoint", "explain", "measure"),
+        "_diagnose._diagnose": ("diagnose",),
+        "_forward": ("forward",),
+        "driver._steps._check_adjoint": ("check_adjoint",),
+        "driver._interrupt": ("interruptible",),
+        "driver._steps._program": ("Program",),
+        "plan._base": ("Plan",),
+        "plan._chain": ("chain",),
+        "plan._constructors": (
+            *("fixed_space", "fixed_time", "logarithmic", "segments", "within"),
+        ),
+        "plan._tiers": ("tiers",),
+        "schedule._tier": ("StepCosts", "Tier"),
+        "storage._disk": ("DiskStore",),
+        "storage._memory": ("MemoryStore",),
+        "storage._tiered": ("TieredStore",),
+        "storage._trees._kinds": ("register_state",),
+    }.items()
+    for name in names
 }
 """Where each name is, which is loaded when it is first used: `import retape` by itself
 loads neither NumPy nor what runs a program."""

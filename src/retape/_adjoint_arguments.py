@@ -8,14 +8,13 @@ from retape._errors import PlanError
 from retape._reads import unwrapped
 from retape._warn import warn
 from retape.driver import run
+from retape.driver._interrupt import unheeded
 from retape.driver._progress import Progress
-from retape.driver._resuming._interrupt import unheeded
 from retape.driver._run import Outcome
 from retape.driver._steps._hints import hints
-from retape.driver._steps._outgrown import FirstSizes
-from retape.driver._steps._program import Program, check_program
+from retape.driver._steps._program import Program, check_functions, check_program
 from retape.driver._steps._step_machine import StepMachine
-from retape.driver._steps._user_functions import check_functions
+from retape.driver._steps._step_records import FirstSizes
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
 from retape.storage import SnapshotStore, fingerprint, tree_nbytes

@@ -37,7 +37,7 @@ class Forward(Generic[X, G]):
     """
 
     def __init__(
-        self, machine: StepMachine[X, G], paused: Run[Any, Any, Any], claim: ExitStack
+        self, machine: StepMachine[X, G], paused: Run, claim: ExitStack
     ) -> None:
         self._machine, self._paused = machine, paused
         assert machine.end is not None

@@ -70,7 +70,7 @@ def test_a_run_that_is_ended_again_and_again_has_the_same_bits(
 
 def test_nothing_is_lost_when_a_run_is_ended_within_an_advance(tmp_path, monkeypatch):
     """One long advance: there is no snapshot of the plan's on the way."""
-    monkeypatch.setattr("retape.driver._resuming._interrupt._PART", 0.0)
+    monkeypatch.setattr("retape.driver._early_end._PART", 0.0)
     plan = retape.fixed_space(snapshots=1, stage=4)
     alone, made = run_for(tmp_path, kind="memory", plan=plan)
     total = 0
@@ -91,7 +91,7 @@ def test_nothing_is_lost_when_a_run_is_ended_within_an_advance(tmp_path, monkeyp
 
 def test_a_run_to_an_unknown_end_is_ended_within_a_stage(tmp_path, monkeypatch):
     """It goes on from the last stage that was begun before."""
-    monkeypatch.setattr("retape.driver._resuming._interrupt._PART", 0.0)
+    monkeypatch.setattr("retape.driver._early_end._PART", 0.0)
     plan = retape.fixed_space(snapshots=2, stage=20)
     alone, _ = run_for(tmp_path, kind="memory", plan=plan, known=False)
     with pytest.raises(RunInterrupted, match="before step 4[1-9] of an unknown"):
@@ -140,7 +140,7 @@ def test_a_second_signal_kills():
 
 def tell_time(monkeypatch, clock):
     monkeypatch.setattr("retape.driver._loop.perf_counter", clock)
-    monkeypatch.setattr("retape.driver._resuming._proof.perf_counter", clock)
+    monkeypatch.setattr("retape.driver._resume.perf_counter", clock)
 
 
 def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatch):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import index
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from retape._errors import MachineError, StoreError
+from retape.driver._interrupt import interruptible
 from retape.driver._machine import (
     KnownMachine,
-    Machine,
     OverwritingMachine,
     PackingMachine,
     ResumedMachine,
@@ -27,9 +27,7 @@ from retape.driver._machine import (
 )
 from retape.driver._progress import Progress
 from retape.driver._report import Report
-from retape.driver._resuming._interrupt import interruptible
-from retape.driver._resuming._proof import Proof, signed
-from retape.driver._resuming._repair import fetch
+from retape.driver._resume import Proof, fetch, signed
 from retape.driver._verify import Verifier, reverse_checked
 from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
@@ -37,15 +35,12 @@ from retape.schedule._cost import TierMeter
 from retape.storage import Place, Record, SnapshotStore
 from retape.storage._base import is_durable
 
-C = TypeVar("C")
-A = TypeVar("A")
-R = TypeVar("R")
 T = TypeVar("T", bound=Action)
 
 Slot: TypeAlias = tuple[str, int]
 
 
-class Reached(NamedTuple, Generic[A]):
+class Reached(NamedTuple):
     """Progress of the reversal: one value, so that Ctrl-C finds it old or new.
 
     Attributes:
@@ -54,15 +49,17 @@ class Reached(NamedTuple, Generic[A]):
     """
 
     left: int | None = None
-    cotangent: A | None = None
+    cotangent: Any = None
 
 
 @dataclass(slots=True)
-class Run(Generic[C, A, R]):
+class Run:
     """The state of a run between two actions, and how each is obeyed.
 
+    What capsules, tapes and cotangents are only the machine knows.
+
     Attributes:
-        machine: The program.
+        machine: The program, a `Machine`.
         store: Where snapshots go.
         verifier: What compares states that are made again, if that is asked for.
         watch: Who is told of each action.
@@ -88,41 +85,41 @@ class Run(Generic[C, A, R]):
         proof: What tells that this is the program which began the run, then.
     """
 
-    machine: Machine[C, A, R]
-    store: SnapshotStore[C]
-    verifier: Verifier[C] | None = None
+    machine: Any
+    store: SnapshotStore[Any]
+    verifier: Verifier[Any] | None = None
     watch: Callable[[Progress], None] | None = None
     label: str = ""
     limit: interruptible | None = None
-    working: C | None = field(init=False)
+    working: Any = field(init=False)
     at: int = 0
     borrowed: Slot | None = None
-    behind: tuple[int, C] | None = None
-    ahead: tuple[int, C] | None = None
+    behind: tuple[int, Any] | None = None
+    ahead: tuple[int, Any] | None = None
     slots: dict[Slot, Place] = field(default_factory=dict[Slot, Place])
     tapes: dict[Slot, int] = field(default_factory=dict[Slot, int])
     length: int | None = field(init=False)
-    reached: Reached[A] | None = Reached()
+    reached: Reached | None = Reached()
     rest: Iterator[Action] = field(init=False)
     report: Report = field(default_factory=Report)
     tiers: TierMeter = field(default_factory=TierMeter)
     total: int | None = None
     skipped: int = 0
-    durable: SnapshotStore[C] | None = None
-    proof: Proof[C, A] | None = None
-    _copy: Callable[[C], C] | None = None
+    durable: SnapshotStore[Any] | None = None
+    proof: Proof | None = None
+    _copy: Callable[[Any], Any] | None = None
     _pack: Callable[[Any], Any] | None = None
     _tapes: bool = field(init=False)
     _gives_copies: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # Asked once: what a protocol asks at run time takes longer than an action.
-        machine, asked = self.machine, cast("Any", self.machine)
+        machine, asked = self.machine, self.machine
         self.working, self.length = machine.start(), machine.length()
         if is_durable(self.store):
             self.durable = self.store
             if isinstance(machine, KnownMachine):
-                self.proof = Proof(asked, self.store)
+                self.proof = Proof()
         if isinstance(machine, OverwritingMachine):
             self._copy = asked.copy_capsule
         if isinstance(machine, PackingMachine):
@@ -178,7 +175,7 @@ class Run(Generic[C, A, R]):
 
     # The working capsule, and what goes on from it.
 
-    def look(self, step: int) -> C:
+    def look(self, step: int) -> Any:
         """The working capsule, which must stand before `step`."""
         if self.at != step or self.working is None:
             where = "used up" if self.working is None else f"at step {self.at}"
@@ -188,7 +185,7 @@ class Run(Generic[C, A, R]):
             )
         return self.working
 
-    def take(self, step: int) -> C:
+    def take(self, step: int) -> Any:
         """The same, given away: the run must not keep it alive while it is used.
 
         A machine may overwrite it, unless it is in a slot that is still needed.
@@ -202,11 +199,11 @@ class Run(Generic[C, A, R]):
             self.borrowed = None
         return capsule
 
-    def copied(self, capsule: C) -> C:
+    def copied(self, capsule: Any) -> Any:
         """The same in memory of its own, where the machine overwrites capsules."""
         return capsule if self._copy is None else self._copy(capsule)
 
-    def advance(self, capsule: C, start: int, stop: int) -> tuple[C, int]:
+    def advance(self, capsule: Any, start: int, stop: int) -> tuple[Any, int]:
         """Run the steps from `start` on: the capsule after them, and its step.
 
         That is `stop`, or the end of a run whose length is not known.
@@ -230,14 +227,13 @@ class Run(Generic[C, A, R]):
         self.spend(self.phase, began)
         return capsule, step
 
-    def tape(self, capsule: C, start: int, stop: int) -> tuple[Any, C]:
+    def tape(self, capsule: Any, start: int, stop: int) -> tuple[Any, Any]:
         """Run a stage with a tape, for a slot: the tape, and the capsule after it."""
         if not self._tapes:
             raise cannot_tape(self.machine)
         self.ahead = None
         began = perf_counter()
-        machine: Any = self.machine
-        made: tuple[Any, C] = machine.tape(capsule, stop - start)
+        made: tuple[Any, Any] = self.machine.tape(capsule, stop - start)
         if self.verifier:
             self.verifier.check(start, stop, made[1])
         self.report.taped += stop - start
@@ -246,7 +242,7 @@ class Run(Generic[C, A, R]):
 
     # Slots.
 
-    def keep(self, place: Place, capsule: C) -> C:
+    def keep(self, place: Place, capsule: Any) -> Any:
         """Store a capsule, which the program may overwrite; the one to go on from."""
         capsule = signed(self, place.step, capsule)
         self.put(place, capsule if self._gives_copies else self.copied(capsule))
@@ -260,14 +256,24 @@ class Run(Generic[C, A, R]):
             self.store.put(place, self.packed(value), nbytes)
             self.report.stores += 1
         else:
-            taping: Any = machine
-            nbytes = taping.tape_nbytes(value)
+            nbytes = machine.tape_nbytes(value)
             self.store.put(place, value, nbytes)
-            self.tapes[place.where] = stop
             self.report.kept_tapes += 1
-        self.slots[place.where] = place
+        self.holds(place, stop)
         self.tiers.wrote(place.tier)
         self.spend("storage", began)
+
+    def holds(self, place: Place, stop: int | None = None) -> None:
+        """Note what a slot holds: a state, or the tape of the steps up to `stop`."""
+        self.slots[place.where] = place
+        if stop is not None:
+            self.tapes[place.where] = stop
+
+    def free(self, place: Place) -> None:
+        """Note that a slot is free."""
+        self.tapes.pop(place.where, None)
+        del self.slots[place.where]
+        self.tiers.freed(place.tier)
 
     def packed(self, tree: Any) -> Any:
         """A capsule or a cotangent in the form in which a store is given it."""
@@ -282,11 +288,9 @@ class Run(Generic[C, A, R]):
 
     def drop(self, place: Place) -> None:
         """Free a slot."""
-        began, where = perf_counter(), place.where
-        self.tapes.pop(where, None)
+        began = perf_counter()
         self.store.drop(place)
-        del self.slots[where]
-        self.tiers.freed(place.tier)
+        self.free(place)
         self.spend("storage", began)
 
     def release(self) -> None:
@@ -298,7 +302,7 @@ class Run(Generic[C, A, R]):
     # The way back.
 
     @property
-    def cotangent(self) -> A | None:
+    def cotangent(self) -> Any:
         """That of the last stage reversed, if there is one."""
         return self.reached.cotangent if self.reached else None
 
@@ -319,13 +323,12 @@ class Run(Generic[C, A, R]):
         start, tape = place.step, fetch(self, place)
         cotangent = self._turn(stop)
         began = perf_counter()
-        machine: Any = self.machine
-        cotangent = machine.sweep(tape, stop - start, cotangent)
+        cotangent = self.machine.sweep(tape, stop - start, cotangent)
         self._swept(start, stop, cotangent, began)
 
-    def _turn(self, stop: int) -> A | None:
+    def _turn(self, stop: int) -> Any:
         """The cotangent before step `stop`, handed to the machine for a stage."""
-        reached = self.reached or Reached[A]()
+        reached = self.reached or Reached()
         left = self.length if reached.left is None else reached.left
         if left is not None and stop != left:
             raise MachineError(
@@ -335,7 +338,7 @@ class Run(Generic[C, A, R]):
         self.reached = self.ahead = None
         return reached.cotangent
 
-    def _swept(self, start: int, stop: int, cotangent: A, began: float) -> None:
+    def _swept(self, start: int, stop: int, cotangent: Any, began: float) -> None:
         self.reached, self.working = Reached(start, cotangent), None
         self.report.reverses += 1
         self.report.longest_stage = max(self.report.longest_stage, stop - start)
@@ -347,21 +350,21 @@ class Run(Generic[C, A, R]):
 
     # A run that another process has begun, or will go on with.
 
-    def went_on(self, left: int | None = None, cotangent: A | None = None) -> None:
+    def went_on(self, left: int | None = None, cotangent: Any = None) -> None:
         """Note where an earlier process has left this run, and tell the machine."""
         if cotangent is not None:
             self.reached = Reached(left, cotangent)
         self.report.resumed = True
-        if isinstance(self.machine, ResumedMachine):
+        machine = self.machine
+        if isinstance(machine, ResumedMachine):
             self.machine.resume(self.at, self.cotangent is not None)
 
     def record(self) -> None:
         """Write the record of a durable store, unless a stage is being reversed."""
         if self.durable is not None and self.reached is not None:
-            left, cotangent = self.reached
-            found: Any = cotangent
-            if self.proof is not None and cotangent is not None:
-                found = self.proof.machine.recorded(cotangent)
+            left, found = self.reached
+            if self.proof is not None and found is not None:
+                found = self.machine.recorded(found)
             given = self.length, left, self.packed(found), self.label
             self.durable.record(Record(*given))
 

@@ -156,7 +156,7 @@ class KnownMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     """A machine whose runs are known by what they do.
 
     A process that takes its run up goes on only if the steps that it runs again give
-    the bits that they gave (`driver._resuming._proof`).
+    the bits that they gave (`driver._resume`).
     """
 
     def sign(self, capsule: C, after: C) -> C:

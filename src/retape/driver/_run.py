@@ -1,19 +1,20 @@
 """`run`: a machine, a plan and a store, from the first step to the result."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from hashlib import blake2b
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from retape._errors import MachineError, StoreError
-from retape.driver._actions import Planner, check_run, name_of, remaining
+from retape._errors import MachineError, PlanError, StoreError
+from retape.driver._actions import Planner, remaining
+from retape.driver._interrupt import heeded
 from retape.driver._loop import Run
 from retape.driver._machine import Machine, ResumedMachine, check_machine
 from retape.driver._progress import Bar, Progress
 from retape.driver._report import Report
-from retape.driver._resuming._interrupt import heeded
-from retape.driver._resuming._proof import AnotherProgram
+from retape.driver._resume import AnotherProgram
 from retape.driver._steps._step_machine import StepMachine
 from retape.driver._verify import Verify, verifier_of
 from retape.schedule import Reverse
@@ -85,14 +86,14 @@ def run(
         (490, 3)
     """
     check_machine(machine)
-    check_run(plan, progress)
+    _check_run(plan, progress)
     given = store_of(store)
     kept = MemoryStore[C]() if given is None else given
-    named = name_of(label or type(machine).__name__, plan)
+    named = _name_of(label or type(machine).__name__, plan)
     watch = Bar() if progress is True else progress or None
     with claimed(kept), heeded(kept) as limit:
 
-        def begun() -> Run[C, A, R]:
+        def begun() -> Run:
             verifier = verifier_of(verify, fingerprint, kept)
             return Run(machine, kept, verifier, watch, named, limit)
 
@@ -114,7 +115,7 @@ def run_to_the_end(
     plan: Planner,
     store: SnapshotStore[Any] | None,
     tape_bytes: int | None,
-) -> tuple[Run[Any, Any, Any], ExitStack]:
+) -> tuple[Run, ExitStack]:
     """Run a machine forward and tape its last stage, which `run_back` sweeps.
 
     Args:
@@ -130,10 +131,10 @@ def run_to_the_end(
         PlanError: If it is none, or the run is to be ended early, which loses it.
         StoreError: If a snapshot cannot be kept.
     """
-    check_run(plan, False)
+    _check_run(plan, False)
     kept = MemoryStore[Any]() if store is None else store
     verifier = verifier_of(machine.program.verify, machine.fingerprint, kept)
-    paused, claim = Run[Any, Any, Any](machine, kept, verifier), ExitStack()
+    paused, claim = Run(machine, kept, verifier), ExitStack()
     claim.enter_context(claimed(kept))
     claim.callback(paused.release)
     try:
@@ -151,7 +152,7 @@ def run_to_the_end(
     return paused, claim
 
 
-def run_back(paused: Run[Any, Any, R]) -> Outcome[R]:
+def run_back(paused: Run) -> Outcome[Any]:
     """Go on with a run that has come to its end."""
     with heeded(paused.store):
         paused.go()
@@ -159,11 +160,11 @@ def run_back(paused: Run[Any, Any, R]) -> Outcome[R]:
 
 
 def _through(
-    run: Run[C, A, R],
+    run: Run,
     plan: Planner | Iterable[Action],
     tape_bytes: int | None,
     reuse: bool,
-) -> Outcome[R]:
+) -> Outcome[Any]:
     """Run to the end and back, from where the store says that the run is."""
     name_tiers(run.store, getattr(plan, "tier_names", ()))
     record = None if run.durable is None else _opened(run.durable, run.label, reuse)
@@ -185,7 +186,7 @@ def _through(
     return _outcome(run)
 
 
-def _opened(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
+def _opened(store: SnapshotStore[Any], label: str, reuse: bool) -> Record | None:
     """The record of a run that goes on; one that is done is begun anew unless asked.
 
     So is another one that is done: one folder serves a whole optimisation.
@@ -206,7 +207,7 @@ def _opened(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
     return store.open(label)
 
 
-def _outcome(run: Run[C, A, R]) -> Outcome[R]:
+def _outcome(run: Run) -> Outcome[Any]:
     """The result of a run that is over, and the report of this process's work.
 
     Raises:
@@ -230,6 +231,45 @@ def _outcome(run: Run[C, A, R]) -> Outcome[R]:
         tiers=run.tiers.counts(),
     )
     return Outcome(run.machine.finish(run.reached.cotangent), report)
+
+
+def _check_run(plan: object, progress: object) -> None:
+    """Refuse what is no plan, and what is no watcher."""
+    if not isinstance(plan, type) and getattr(plan, "offload", None) is not None:
+        raise PlanError(
+            f"`plan={plan!r}` asks for snapshots in the host's memory, which gradients "
+            "of `retape.jax` keep. Here a store says where snapshots go: leave "
+            "`offload` out, and pass `store` if need be."
+        )
+    makes = isinstance(plan, Iterable) or hasattr(plan, "schedule")
+    if isinstance(plan, str | type) or not makes:
+        raise PlanError(
+            f"`plan={plan!r}` is not a plan. Pass one, such as "
+            "`retape.fixed_space(snapshots=20)`, or a schedule."
+        )
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise PlanError(
+            f"`progress={progress!r}` is not valid. Pass `True` for a bar, or a "
+            "function that is called with the steps that are done and left."
+        )
+
+
+def _name_of(label: str, plan: object) -> str:
+    """A run's label with its plan, as text that another process would write too."""
+    title, _, more = label.partition("\n")
+    return f"{title} under {_text_of(plan)}" + (f"\n{more}" if more else "")
+
+
+def _text_of(plan: object) -> str:
+    if isinstance(plan, Iterator):
+        return "actions given one by one"
+    if isinstance(plan, list | tuple):
+        actions = cast("Sequence[object]", plan)
+        digest = blake2b(digest_size=8)
+        for action in actions:
+            digest.update(repr(action).encode())
+        return f"{len(actions)} actions {digest.hexdigest()}"
+    return repr(plan)
 
 
 _STORES: dict[int, int] = {}

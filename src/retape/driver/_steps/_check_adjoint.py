@@ -32,9 +32,8 @@ from retape.driver._steps._directions import (
     product,
     slope,
 )
-from retape.driver._steps._program import Program, check_program
+from retape.driver._steps._program import Program, check_functions, check_program
 from retape.driver._steps._step_machine import StepMachine
-from retape.driver._steps._user_functions import check_functions
 from retape.schedule import Schedule
 from retape.storage import copy_tree
 from retape.storage._trees._arithmetic import map_leaves, precision

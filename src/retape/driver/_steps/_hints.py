@@ -1,6 +1,6 @@
 """A first hint whether a function is another one: its code, and plain data it reads.
 
-What a run is, is told by what it does (`driver._resuming._proof`). That is found out
+What a run is, is told by what it does (`driver._resume`). That is found out
 while it goes on, and where a program differs in steps alone that are not run again, not
 at all; so what is easily compared is compared first: bytecode, and the numbers, arrays
 and trees of them in defaults, closures, the function's own module and the object of a

@@ -23,17 +23,16 @@ from typing import Any, Generic, TypeVar, cast
 
 from retape._errors import MachineError
 from retape.driver._steps._cotangent_form import CotangentForm, looked_at
-from retape.driver._steps._outgrown import FirstSizes
-from retape.driver._steps._program import Program
+from retape.driver._steps._program import Program, add_term, is_true
 from retape.driver._steps._step_records import (
     End,
+    FirstSizes,
     LastStep,
     Recorded,
     StepCapsule,
     StepTape,
     Swept,
 )
-from retape.driver._steps._user_functions import add_term, is_true
 from retape.storage import copy_tree, fingerprint, tree_nbytes
 from retape.storage._trees._form import UNKNOWN, Form, form_of
 from retape.storage._trees._tree import (
@@ -95,28 +94,24 @@ class StepMachine(Generic[X, G]):
         self.observed, self.turned = step, turned
 
     def advance(self, capsule: StepCapsule, steps: int) -> tuple[StepCapsule, int]:
-        first, cost, of = capsule.step, capsule.cost, self.program
-        x: Any = capsule.state
+        of, (first, x, cost, live, _) = self.program, capsule
         stop = first + steps
-        if of.done is not None:
-            return self._until_done(capsule, stop)
-        watched = of.cost is not None or of.observe is not None
         self.tensors = looked_at(has_tensors, x, _STATE, first)
-        if watched and not self.turned:
+        watched = of.cost is not None or of.observe is not None
+        if of.done is not None or (watched and not self.turned):
             for k in range(first, stop):
+                if of.done is not None and is_true(of.done(x), k):
+                    return StepCapsule(k, x, cost, live), k - first
                 cost = self._passed(x, k, cost)
-                x = self._after(x, k)
+                x, live = self._after(x, k), True
         elif of.many is not None:
             x = self._some(of.many(x, first, stop), "many", first)
-        elif self.tensors:
-            for k in range(first, stop):
-                x = self._after(x, k)
         else:
             step: Any = of.one_step
             for k in range(first, stop):
                 x = step(x, k)
-                if x is None:
-                    self._some(x, "step", k)
+                if x is None or self.tensors:
+                    x = self._some(x, "step", k)
         return StepCapsule(stop, x, cost, True), steps
 
     def reverse(
@@ -287,17 +282,6 @@ class StepMachine(Generic[X, G]):
             )
         self.form.begin(begun, last)
         return begun if g is None or more is None else self.form.add(g, more, n)
-
-    def _until_done(self, capsule: StepCapsule, stop: int) -> tuple[StepCapsule, int]:
-        first, x, cost, live, _ = capsule
-        self.tensors = looked_at(has_tensors, x, _STATE, first)
-        done = self.program.done
-        for k in range(first, stop):
-            if done is not None and is_true(done(x), k):
-                return StepCapsule(k, x, cost, live), k - first
-            cost = self._passed(x, k, cost)
-            x, live = self._after(x, k), True
-        return StepCapsule(stop, x, cost, live), stop - first
 
     def _passed(self, x: X, k: int, cost: Any) -> Any:
         """Show the state before step k to the user's functions, the first time."""

@@ -1,48 +1,25 @@
-"""Ending a run before its time is up: at a safe point, with what it needs to go on.
+"""When a run is to end before its time: at a signal, at a time limit, when asked to.
 
-A job on a shared machine is told when it must end: by a signal, or by the limit of its
-time. A run that heeds this stops between two actions, or between two steps of a long
-advance; the state that it was working on is put beside the plan's snapshots, the record
-is written, and `RunInterrupted` is raised.
+A job on a shared machine is told when it must end. A run that heeds this ends at a safe
+point (`_early_end`), and `RunInterrupted` is raised.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from datetime import timedelta
 from time import monotonic
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from retape._arguments import number_of
 from retape._errors import PlanError, RunInterrupted
-from retape.driver._resuming._early_end import (
-    keep_working,
-    message,
-    near,
-    save_near,
-    too_long,
-)
-from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
-from retape.schedule._action import Action
 from retape.storage import SnapshotStore
 from retape.storage._base import is_durable
-
-if TYPE_CHECKING:
-    from retape.driver._loop import Run
-
-C = TypeVar("C")
-A = TypeVar("A")
-R = TypeVar("R")
-
-_PART = 0.1
-"""Seconds that an advance may take before it is asked again whether to stop."""
-_TAPED = 3.0
-"""Steps that a taped step is supposed to take, until one has been seen."""
 
 
 class interruptible:  # noqa: N801, a verb in a `with` statement
@@ -198,109 +175,6 @@ def unheeded() -> Generator[None]:
         yield
     finally:
         _ACTIVE.reset(token)
-
-
-def stoppable(run: Run[C, A, R], actions: Iterable[Action]) -> Iterable[Action]:
-    """The same actions, which end between two of them when it is time.
-
-    Advances are in parts that take about a tenth of a second.
-    """
-    return actions if run.limit is None else _stoppable(run, actions, run.limit)
-
-
-def _stoppable(
-    run: Run[C, A, R], actions: Iterable[Action], limit: interruptible
-) -> Iterator[Action]:
-    for action in actions:
-        if isinstance(action, Advance):
-            if _would_be_further(run):
-                yield from _in_parts(run, action, limit)
-                continue
-        elif not isinstance(action, Drop):
-            steps = action.stop - action.start if isinstance(action, _WHOLE) else 0
-            _look(run, limit, _expected(run, action), steps)
-        yield action
-
-
-def _would_be_further(run: Run[C, A, R]) -> bool:
-    """Whether a run that ends here would have come further than the job before it.
-
-    On the way to an end that is not known it goes on from the start of a stage.
-    """
-    if run.length is not None:
-        return True
-    return run.behind is not None and run.behind[0] > run.skipped
-
-
-def _in_parts(
-    run: Run[C, A, R], action: Advance, limit: interruptible
-) -> Iterator[Advance]:
-    at = action.start
-    while at < action.stop:
-        each = _step_seconds(run)
-        part = 1 if each is None else max(1, int(_PART / max(each, 1e-9)))
-        upto = min(action.stop, at + part)
-        _look(run, limit, (each or 0.0) * (upto - at))
-        yield Advance(at, upto)
-        if run.at < upto:
-            return  # That is the end of a run, which nobody knew.
-        at = upto
-
-
-def _look(
-    run: Run[C, A, R], limit: interruptible, seconds: float, steps: int = 0
-) -> None:
-    """Stop if it is time, or would be after an action that takes so long.
-
-    Args:
-        run: The run.
-        limit: What ends it.
-        seconds: What the action is expected to take.
-        steps: The steps that it cannot be stopped within.
-
-    Raises:
-        RunInterrupted: If it is time.
-        PlanError: If no job would ever come to the end of the action.
-    """
-    report = run.report
-    each = report.seconds["storage"] / max(1, report.stores + report.restores)
-    writes = (2 + near(run)) * each
-    whole = limit.time_limit
-    # A taped step takes no less than one that is advanced.
-    surely = seconds if report.taped else seconds / _TAPED
-    if whole and steps and surely > whole:
-        raise too_long(run, steps, surely, whole)
-    reason = limit.due(seconds + writes)
-    if reason is None:
-        return
-    kept = keep_working(run)
-    save_near(run)
-    run.record()
-    raise RunInterrupted(message(run, reason, kept), reason)
-
-
-_WHOLE = (Reverse, Sweep, Tape)
-"""What is not stopped within."""
-
-
-def _expected(run: Run[C, A, R], action: Action) -> float:
-    """The seconds that an action will take, by those before it."""
-    if isinstance(action, Store) and run.proof is not None:
-        return _step_seconds(run) or 0.0
-    if not isinstance(action, _WHOLE):
-        return 0.0
-    steps = action.stop - action.start
-    if run.report.taped:
-        return steps * run.report.seconds["reverse"] / run.report.taped
-    return steps * _TAPED * (_step_seconds(run) or 0.0)
-
-
-def _step_seconds(run: Run[C, A, R]) -> float | None:
-    if run.report.advances == 0:
-        return None
-    return (
-        run.report.seconds["forward"] + run.report.seconds["recompute"]
-    ) / run.report.advances
 
 
 def _seconds(given: object) -> float | None:
