@@ -32,10 +32,8 @@ from benchmarks.accelerators.workloads import (
     equinox,
     humanoid,
     many,
-    modules,
     navier_stokes,
     paper,
-    remat_scan,
     scanned,
     spread,
     transformer,
@@ -64,7 +62,6 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "solve": lambda: adaptive(True, 20.0),
     "many": lambda: many(True, (1000, 1000)),
     "mjx": lambda: humanoid(True, 32, factors=False),
-    "modules": lambda: modules(True, (48, 128, 128)),
     "spread": lambda: spread(True, (48, 128, 128)),
 }
 """So large that a step is what it is in earnest, so small that a row takes seconds."""
@@ -160,8 +157,6 @@ def ours(workload: Workload, budget: int | None) -> Iterator[Way]:
     yield "Retape", gradient(program(scanned))
     if workload.name == "BPTT":
         yield "Retape, length unknown", gradient(program(unknown))
-    if workload.name.startswith("Flax"):
-        yield "retape.nnx.remat_scan", jax.value_and_grad(program(remat_scan))
     if budget is not None:
         # Under `vmap` a budget is that of a lane.
         within = retape.within(

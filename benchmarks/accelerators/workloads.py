@@ -22,8 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-import retape.nnx
-
 Program = Callable[[Any], Any]
 Loop = Callable[[Callable[[Any], Any], Any, int], Any]
 
@@ -178,47 +176,6 @@ def spread(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
     """The same, its weights spread over eight devices."""
     one = transformer(small, sizes)
     return replace(one, name=f"{one.name}, 8 devices", devices=8)
-
-
-def modules(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
-    """A stack of modules of Flax NNX; the gradient by its input."""
-    from flax import nnx
-
-    layers, tokens, width = sizes or ((4, 8, 16) if small else (48, 512, 512))
-
-    class Block(nnx.Module):
-        def __init__(self, rngs: nnx.Rngs) -> None:
-            self.up = nnx.Linear(width, 4 * width, rngs=rngs)
-            self.down = nnx.Linear(4 * width, width, rngs=rngs)
-
-        def __call__(self, x: Any) -> Any:
-            return x + self.down(nnx.gelu(self.up(_norm(x))))
-
-    stack = nnx.split_rngs(splits=layers)(nnx.vmap(Block))(nnx.Rngs(0))
-    graph, weights = nnx.split(stack)
-    axes: dict[str, Any] = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
-    call = lambda x, block: block(x)  # noqa: E731
-    scans: dict[Any, Any] = {
-        scanned: lambda: nnx.scan(call, **axes),
-        by_hand: lambda: nnx.scan(nnx.remat(call), **axes),
-        remat_scan: lambda: retape.nnx.remat_scan(call, **axes),
-    }
-
-    def program(loop: Loop) -> Program:
-        # Another loop takes a step, and not a layer: then there is no such gradient.
-        return lambda x: jnp.sum(
-            scans[loop]()(x, nnx.merge(graph, weights, copy=True)) ** 2
-        )
-
-    point = jnp.asarray(np.random.default_rng(0).normal(size=(tokens, width)))
-    point = point.astype(np.float32)
-    return Workload(f"Flax NNX, {layers} layers", program, point, layers)
-
-
-def remat_scan(step: Callable[[Any], Any], state: Any, n: int) -> Any:
-    """Stands for `retape.nnx.remat_scan`, which takes a layer and not a step."""
-    del step, state, n
-    raise TypeError("remat_scan takes layers of Flax")
 
 
 def navier_stokes(small: bool, sizes: tuple[int, int] | None = None) -> Workload:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 import retape
 import retape.jax
@@ -57,6 +58,16 @@ def test_an_unknown_device_is_refused_with_those_that_are_known(
 ) -> None:
     with pytest.raises(retape.PlanError, match="'h100' or 'h200' or .* or 'v5e'"):
         ask(loss, X, device=name)
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_mesh_of_more_devices_than_there_are_is_refused(
+    ask: Callable[..., Any],
+) -> None:
+    spread = NamedSharding(AbstractMesh((1000,), ("x",)), PartitionSpec())
+    there = jax.ShapeDtypeStruct(X.shape, X.dtype, sharding=spread)
+    with pytest.raises(retape.UnsupportedError, match="over 1000 devices, and 1 are"):
+        ask(loss, there, memory="1 MB")
 
 
 def test_without_a_device_the_memory_has_to_be_said() -> None:

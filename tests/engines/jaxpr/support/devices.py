@@ -131,6 +131,7 @@ def main() -> None:
     f = retape.jax.grad(unknown(alone), plan=PLAN)
     found["bytes on one device"] = temporary_bytes(f, big)
     found["bytes on each of eight"] = temporary_bytes(f, there)
+    found["explained"] = str(retape.jax.explain(unknown(alone), there, plan=PLAN))
     json.dump(found, sys.stdout)
 
 

@@ -58,6 +58,8 @@ class Explanation:
         snapshots: Slots for snapshots.
         stage: Steps in a stage.
         peak_bytes: Predicted: registers, cotangents, snapshots and tape together.
+        devices: Over how many devices the arguments are spread; bytes are those of all
+            together, while a budget is that of each.
         host_bytes: Of the snapshots that wait in the host's memory, if any; they are
             no part of `peak_bytes`.
         closed_over_bytes: Of the arrays that the function closes over. Like arguments
@@ -89,6 +91,7 @@ class Explanation:
     untried: str | None = None
     form: Loops = "host"
     waits: int | None = None
+    devices: int = 1
 
     def __str__(self) -> str:
         steps = "known only at its end" if self.steps is None else f"{self.steps}"
@@ -101,6 +104,8 @@ class Explanation:
             f"tape      {format_bytes(self.tape_bytes)} a step",
             f"chosen    {self._sizes()}, peak about {format_bytes(self.peak_bytes)}",
         ]
+        if self.devices > 1:
+            lines[-1] += f" on {self.devices} devices together"
         if self.host_bytes:
             lines[-1] += f", {format_bytes(self.host_bytes)} on the host"
         if self.closed_over_bytes:
@@ -206,6 +211,7 @@ def _explained(problem: GradientProblem, plan: Plan, places: Shardings) -> Expla
         untried=None if was_tried() else jax.__version__,
         form="device" if settings.device else "host",
         waits=_waits_of(program, settings, prediction),
+        devices=max((p.num_devices for p in places if p is not None), default=1),
     )
 
 
