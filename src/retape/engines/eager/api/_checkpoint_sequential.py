@@ -14,10 +14,10 @@ from torch import nn
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits, budget_of, read_bytes
 from retape.engines.eager.api._checkpoint import checkpoint
-from retape.engines.eager.api._recompute import Recomputation
+from retape.engines.eager.api._recompute import Recomputation, is_recording
 from retape.engines.eager.keep._offload import Store, as_store
-from retape.engines.eager.plan._from_schedule import descents_of
-from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
+from retape.engines.eager.plan._from_schedule import PlannedFunctions, descents_of
+from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.record._dispatch_mode import active_recorder
 from retape.schedule._action import Action
 from retape.storage._tiered import name_tiers
@@ -143,17 +143,21 @@ def _by_plan(
 ) -> Any:
     actions = plan if isinstance(plan, Iterable) else plan.schedule(len(chain))
     descents = descents_of(actions, len(chain))
+    if not chain or is_recording():  # one further out rules
+        return _call_all(chain, input)
     limits = Limits(memory=None, snapshots=len(chain) + 1, stage=2**62)
-    schedule = UnitSchedule(descents, len(chain))
     kept = None if store is None else as_store(store)
     if kept is not None:
         name_tiers(kept, getattr(plan, "tier_names", ()))
-    with Recomputation(limits, store=kept, plan=schedule):
+    with Recomputation(limits, store=kept):
         recorder = active_recorder()
-        keeper = None if recorder is None else recorder.keeper
+        assert recorder is not None
+        run = recorder.run
+        functions = PlannedFunctions(run, descents)
         for k, function in enumerate(chain):
-            # Inside another recomputation that one rules.
-            if isinstance(keeper, PlannedKeeper) and keeper.plan is schedule:
-                keeper.begin(k)
+            functions.come_to(k)
             input = function(input)
+        functions.leave_unit()
+    if isinstance(run.sweep, PlannedSweep):  # else nothing of it is to be reversed
+        run.sweep.follow(functions.plan())
     return input

@@ -35,7 +35,7 @@ from retape.engines.eager.loop._recorder import LoopBlock, in_loop
 from retape.engines.eager.plan._book import Ledger, expect, ledger_for
 from retape.engines.eager.plan._in_store import is_unlimited, price_of
 from retape.engines.eager.plan._planned_backward import PlannedSweep
-from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
+from retape.engines.eager.plan._planned_forward import PlannedKeeper
 from retape.engines.eager.plan._program import Program
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
 from retape.engines.eager.record._policy import Policy, as_function
@@ -64,10 +64,9 @@ class Recomputation:
         loop: bool = False,
         store: Store | None = None,
         known: Program | None = None,
-        plan: UnitSchedule | None = None,
     ) -> None:
         self._limits = limits
-        self._known, self._plan = known, plan
+        self._known = known
         self._loop = loop
         self._verify = verify
         self._policy = policy
@@ -118,7 +117,7 @@ class Recomputation:
                 "compiled function. Compile parts of the program (inside of "
                 "`recompute` they run eagerly), or call it outside of `torch.compile`."
             )
-        if active_recorder() is not None or in_loop():
+        if is_recording():
             self._open.append(None)
             return self
         if hooks_are_on():
@@ -153,9 +152,8 @@ class Recomputation:
         """The keeper and the sweep that hold a run within its limits."""
         if self._known is not None:  # it may have been forgotten since
             expect(self._known)
-        plan = self._plan
-        if self._ledger is not None:
-            plan = run.tally.plan = self._ledger.plan()
+        plan = None if self._ledger is None else self._ledger.plan()
+        run.tally.plan = plan
         if plan is None:
             return Keeper(run, self._limits), PlannedSweep(run, self._limits)
         keeper = PlannedKeeper(run, self._limits, plan)
@@ -203,6 +201,11 @@ class Recomputation:
             recorder.keeper.leave()
             if not ledger.give_up_plan(run):
                 raise
+
+
+def is_recording() -> bool:
+    """Tell whether this thread is inside of a recomputation."""
+    return active_recorder() is not None or in_loop()
 
 
 _HOOKS = (

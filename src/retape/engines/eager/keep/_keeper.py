@@ -5,7 +5,6 @@ by the rules of `_rules`.
 """
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +23,6 @@ from retape.engines.eager.analysis._least_memory import check_budget
 from retape.engines.eager.keep._place_snapshot import put_away
 from retape.engines.eager.keep._rules import Rules
 from retape.engines.eager.trace._geometry import storage_refcount
-from retape.engines.eager.trace._step import Snapshot
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
@@ -86,9 +84,9 @@ class Keeper:
         if excess > 0:
             self.floor = max(self.floor, self.room + int(excess))
 
-    def put_away(self, snapshots: Sequence[Snapshot]) -> None:
-        """Move what complete snapshots hold into the store, if there is one."""
-        put_away(self._run.trace, snapshots)
+    def put_away(self) -> None:
+        """Move what snapshots hold into the store, if there is one."""
+        put_away(self._run.trace, self._run.trace.snapshots)
 
     def lacks(self, nbytes: int) -> None:
         """Bytes that a policy keeps could not be kept: the budget is too small."""
@@ -168,7 +166,7 @@ class Keeper:
                 self._run.tally.peak = min(enough, most)
         schedule = self._rules.schedule(self._why())
         self._run.tally.schedule = lambda: schedule
-        self.put_away(trace.snapshots)
+        self.put_away()
 
     def _why(self) -> str:
         """Who has decided what is kept, in a sentence."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from retape.engines.eager.analysis._measure import measure
 from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
 from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
+from retape.engines.eager.plan._planned_forward import ExpectedPlan, PlannedKeeper
 from retape.engines.eager.plan._program import KnownPlan, Program, Recent
 from retape.engines.eager.trace._run import Run
 
@@ -108,17 +108,17 @@ class Ledger:
         self._latest: int | None = None
         self._runs = self._searches = 0
 
-    def plan(self) -> UnitSchedule | None:
+    def plan(self) -> ExpectedPlan | None:
         """The plan that a new run may turn out to follow, the others beside it."""
         with _LOCK:
             self._expect_programs()
             found = what_follows(list(self._past))
             expected = self._latest if found is None else found
-            plans = list[tuple[bool, int, UnitSchedule]]()
+            plans = list[tuple[bool, int, ExpectedPlan]]()
             for program in list(self._book.programs.values()):
                 if self._memory in program.budgets:
                     plan = self._plan_of(program)
-                    if plan is not None and plan.measured is not None:
+                    if plan is not None:
                         end = plan.measured.cuts[1]
                         plans.append((program.mark != expected, end, plan))
             if expected is not None and self._does_without(expected):
@@ -136,7 +136,7 @@ class Ledger:
         known = program and program.budgets.get(self._memory)
         return known is not None and known.studied and not known.follows
 
-    def _plan_of(self, program: Program) -> UnitSchedule | None:
+    def _plan_of(self, program: Program) -> ExpectedPlan | None:
         """The plan of a program: found now, if a run was recorded and is reversed.
 
         One that was left, perhaps in the backward, is made again with less room.

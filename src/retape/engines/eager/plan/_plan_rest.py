@@ -17,8 +17,8 @@ from retape.engines.eager.analysis._unit_sizes import UnitSizes
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.plan._book import UNITS
 from retape.engines.eager.plan._dynamic_programme import Optimum
-from retape.engines.eager.plan._planned_forward import UnitSchedule
 from retape.engines.eager.plan._program import FEWEST_ENTRIES
+from retape.engines.eager.plan._way_back import UnitSchedule
 from retape.engines.eager.trace._run import Run
 from retape.engines.eager.trace._schedule import Descent
 
@@ -69,7 +69,7 @@ def plan_rest(run: Run, position: int, memory: int) -> UnitSchedule | None:
     else:  # the last unit is what was kept, and is reversed
         own = Descent(0, len(cuts), own.stores, (len(units),), -1)
         states.append(Slots())
-    return UnitSchedule([own, *descents], len(cuts), cuts=cuts, states=states)
+    return UnitSchedule([own, *descents], cuts, states)
 
 
 def _room_for_table(run: Run, memory: int, free: int) -> int:

@@ -11,8 +11,7 @@ from sys import maxsize
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.plan._plan_rest import plan_rest
-from retape.engines.eager.plan._planned_forward import UnitSchedule
-from retape.engines.eager.plan._way_back import path_to, tapes_in
+from retape.engines.eager.plan._way_back import UnitSchedule, path_to, tapes_in
 from retape.engines.eager.replay._backward import Sweep, Tape
 from retape.engines.eager.trace._run import Handle, Run
 from retape.engines.eager.trace._schedule import Descent, Schedule
@@ -27,24 +26,29 @@ _RUN_AGAIN = (
 class PlannedSweep(Sweep):
     """Recomputes what the plan says, when the backward comes to it.
 
-    Args:
-        plan: `None` if rules lead the run.
+    Attributes:
+        plan: The plan; a broken one where rules lead the run.
     """
 
     def __init__(
         self, run: Run, limits: Limits, plan: UnitSchedule | None = None
     ) -> None:
         super().__init__(run, limits)
-        self.plan = UnitSchedule((), 0, broken=True) if plan is None else plan
+        self.plan = UnitSchedule((), broken=True) if plan is None else plan
         self._again = False
         self._reversed = -1  # the unit that the backward is in
         self._planned_from: float = float("inf")
+
+    def follow(self, plan: UnitSchedule) -> None:
+        """From here on there is a plan."""
+        self.plan = plan
+        self.begin()
 
     def begin(self) -> None:
         """Before the backward: states that are tapes go with what autograd saved."""
         if self._run.living and not self.plan.broken:
             self._run.settle_places()
-            self._part_with_states(self.plan.count)
+            self._part_with_states(len(self.plan.cuts))
 
     def fetch(self, handle: Handle) -> None:
         """Run the descent that tapes the unit of a handle."""
@@ -70,7 +74,6 @@ class PlannedSweep(Sweep):
             for descent in path:
                 if not plan.broken:
                     self._descend(descent, unit)
-                    plan.put_away(run.trace, run.trace.snapshots)
         finally:
             for slot in kept:
                 run.trace.held.release(slot)
@@ -93,7 +96,7 @@ class PlannedSweep(Sweep):
             return False
         self.plan = plan
         self._tell(min(position + 1, len(run.trace.steps)))
-        self._part_with_states(plan.count)
+        self.begin()
         return True
 
     def _tell(self, end: int) -> None:
@@ -168,7 +171,7 @@ class PlannedSweep(Sweep):
             if tapes is None:
                 left.append(state)
                 continue
-            self._run_to({}, [self._tape_of(each) for each in tapes])
+            self._run_to([], [self._tape_of(each) for each in tapes])
             for slot in state.slots:
                 trace.held.release(slot)
         trace.snapshots, trace.opened = left, left[-1]
@@ -178,28 +181,36 @@ class PlannedSweep(Sweep):
 
         All at once, unless states are put away: then each before the next is computed.
         """
-        plan = self.plan
         taped = [u for u in descent.taped if u <= last]
         stores = [u for u in descent.stores if u <= last and not self._stored(u)]
-        if self._run.trace.held.elsewhere is None:
-            self._make(taped, stores, last)
-            return
-        for unit in sorted(stores):
-            before = [u for u in taped if u < unit]
-            self._make(before, [unit], last)
-            if plan.broken:
-                return
-            plan.put_away(self._run.trace, self._run.trace.snapshots)
-            taped = taped[len(before) :]
-        self._make(taped, [], last)
+        if self._run.trace.held.elsewhere is not None:
+            for unit in sorted(stores):
+                before = [u for u in taped if u < unit]
+                self._make(descent, before, [unit], last)
+                taped = taped[len(before) :]
+            stores = []
+        self._make(descent, taped, stores, last)
 
-    def _make(self, taped: Sequence[int], stores: Sequence[int], last: int) -> None:
+    def _make(
+        self, descent: Descent, taped: Sequence[int], stores: Sequence[int], last: int
+    ) -> None:
         """Run what makes the tapes of some units and the states before others."""
+        plan, trace = self.plan, self._run.trace
         tapes = [self._tape_of(unit) for unit in taped]
-        states = {self.plan.cuts[unit]: self._state(unit, last) for unit in stores}
-        wanted = set[int]().union(*states.values(), *(slots for _, slots in tapes))
-        if not self._is_too_much(self._not_there(wanted)):
+        states = [
+            Snapshot(
+                plan.cuts[unit],
+                self._state(unit, last),
+                trace.saved,
+                descent.tier_of(unit),
+            )
+            for unit in stores
+        ]
+        wanted = {slot for each in states for slot in each.slots}
+        wanted.update(slot for _, slots in tapes for slot in slots)
+        if not plan.broken and not self._is_too_much(self._not_there(wanted)):
             self._run_to(states, tapes)
+            plan.put_away(trace)
 
     def _state(self, unit: int, last: int) -> set[int]:
         """The part of the state before a unit that units up to another still use.

@@ -1,30 +1,28 @@
-"""A run that follows a plan made beforehand: what to hold where.
+"""A run that follows a plan made beforehand, of an earlier run or an estimate.
 
-A plan is a list of descents over units. The first is the program's own run: the values
-that autograd saves are held in the units that it tapes and let go in the others, and
-the state before each stored unit is held. When the backward comes to a unit that is not
-taped, the descent that tapes it is run from the state that it starts at. All of it is
-below the rules of the general engine: if a program leaves the plan, or holds more than
-there is room for, the rest is done without one, and every value can still be
-recomputed.
+Where its first units are others than those that were measured, it may be another
+program, with another plan; where it leaves that, or holds more than there is room for,
+rules lead the rest.
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from sys import maxsize
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.analysis._measured import Measured, outside_bytes
-from retape.engines.eager.analysis._uses import Slots, Uses
+from retape.engines.eager.analysis._uses import Slots
 from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.keep._place_snapshot import place_snapshot
+from retape.engines.eager.keep._place_snapshot import (
+    PartBegin,
+    put_away,
+    snapshot_here,
+)
+from retape.engines.eager.plan._way_back import UnitSchedule
 from retape.engines.eager.trace._geometry import storage_refcount
 from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._schedule import Descent, Schedule
-from retape.engines.eager.trace._step import Snapshot
+from retape.engines.eager.trace._schedule import Schedule
 from retape.engines.eager.trace._trace import Trace
 
 _MEASURED = (
@@ -34,121 +32,85 @@ _MEASURED = (
 
 
 @dataclass(slots=True)
-class UnitSchedule:
-    """Descents over the units of a run. Made for one run: it learns where they begin.
+class ExpectedPlan(UnitSchedule):
+    """The plan of a program that a run is expected to be.
 
     Attributes:
-        descents: The program's own run first.
-        count: Units.
-        measured: The run that the plan was made from; `None` if its units are
-            functions, whose positions are found while they run.
+        measured: The run that it was made from.
         outside: Bytes that the program itself may hold at its end.
         others: What the program may follow if its first unit is not this plan's.
-        cuts: Positions of the units as far as they are known.
-        states: At each cut, the slots made before and used after.
-        broken: The program has left the plan.
-        excess: Bytes that it held beyond what there was room for, if that was why.
+        excess: Bytes that it held beyond what there was room for, if it left for that.
         overhang: Bytes that it held itself then, if that was while it ran.
         on_leaving: Called once, when the program leaves the plan.
     """
 
-    descents: Sequence[Descent]
-    count: int
-    measured: Measured | None = None
-    outside: int = 0
-    others: "list[UnitSchedule]" = field(default_factory=list["UnitSchedule"])
-    cuts: list[int] = field(default_factory=list[int])
-    states: Sequence[Slots] = ()
-    broken: bool = False
+    measured: Measured = field(kw_only=True)
+    outside: int = field(kw_only=True)
+    others: "list[ExpectedPlan]" = field(default_factory=list["ExpectedPlan"])
     excess: int = 0
     overhang: int = 0
-    on_leaving: "Callable[[UnitSchedule], None] | None" = None
-
-    def put_away(self, trace: Trace, snapshots: Sequence[Snapshot]) -> None:
-        """Move what snapshots hold into the store, if there is one, by tiers."""
-        elsewhere = trace.held.elsewhere
-        if elsewhere is None or self.broken:
-            return
-        # What autograd has saved, too, is read from there when it asks for it: a plan
-        # that was made of a record has counted on it.
-        kept = trace.tail.steps if self.measured is None else ()
-        for snapshot in snapshots:
-            slots = [slot for slot in snapshot.slots if slot not in kept]
-            elsewhere.put_away(slots, self._tier(self.unit_at(snapshot.position)))
-        if self.measured is not None:
-            for unit in self.descents[0].away:
-                tape = [s for s in self.measured.tapes[unit] if s in trace.tail.steps]
-                elsewhere.put_away(tape if unit < len(self.cuts) else ())
-
-    def _tier(self, unit: int) -> str:
-        """Where the last descent that stores a unit's state puts it."""
-        for descent in self.descents:
-            if unit in descent.stores and descent.tiers:
-                return descent.tiers[descent.stores.index(unit)]
-        return "memory"
+    on_leaving: "Callable[[ExpectedPlan], None] | None" = None
 
     def leave(self, excess: int = 0, overhang: int = 0) -> None:
-        """The rest is done without this plan."""
+        """The rest is done without this plan; whoever made it is told."""
         if not self.broken:
             self.broken, self.excess, self.overhang = True, excess, overhang
             if self.on_leaving is not None:
                 self.on_leaving(self)
 
+    def put_away(self, trace: Trace) -> None:
+        """Move snapshots into the store, and the tapes that are to go there."""
+        elsewhere = trace.held.elsewhere
+        if elsewhere is None:
+            return
+        # What autograd has saved, too, is read from there: the plan has counted on it.
+        put_away(trace, trace.snapshots, with_tail=True)
+        for unit in self.descents[0].away:
+            if unit < len(self.cuts):
+                tape = self.measured.tapes[unit]
+                elsewhere.put_away(slot for slot in tape if slot in trace.tail.steps)
+
     def turn(self, position: int) -> bool:
         """Become another plan whose first unit ends at a position or after it."""
         for other in self.others:
-            assert other.measured is not None
             if other.measured.cuts[1] >= position:
                 self.others.remove(other)
-                self.descents, self.count = other.descents, other.count
+                self.descents = other.descents
                 self.measured, self.outside = other.measured, other.outside
                 return True
         return False
 
-    def as_written(self, measured: Measured, in_store: bool) -> Schedule:
+    def as_written(self, in_store: bool) -> Schedule:
         """The plan as it reads, of a run whose snapshots are in a store or not."""
-        nbytes = measured.nbytes
-        saved = [sum(nbytes[slot] for slot in tape) for tape in measured.tapes]
+        nbytes = self.measured.nbytes
+        saved = [sum(nbytes[slot] for slot in tape) for tape in self.measured.tapes]
         own = self.descents[0]
         # What a stored state has of a tape is put away with it.
         away = (*own.stores, *own.away) if in_store else ()
-        return Schedule(self.descents, measured.cuts, saved, _MEASURED, away)
-
-    def unit_at(self, position: int) -> int:
-        """The unit that a position lies in."""
-        return bisect_right(self.cuts, position) - 1
-
-    def stop_of(self, unit: int) -> int:
-        """The step behind a unit; what is saved at the end of a run is the last's."""
-        return self.cuts[unit + 1] if unit + 1 < self.count else maxsize
+        return Schedule(self.descents, self.measured.cuts, saved, _MEASURED, away)
 
 
 class PlannedKeeper(Keeper):
     """Keeps what the plan's first descent says."""
 
-    def __init__(self, run: Run, limits: Limits, plan: UnitSchedule) -> None:
+    def __init__(self, run: Run, limits: Limits, plan: ExpectedPlan) -> None:
         super().__init__(run, limits)
         self.plan = plan
         self._taped = True
-        self._mark: int | None = None
+        self._begin = PartBegin(0, None)
         # What autograd saves behind a cut for the unit before: to hold, to let go.
         self._hold_late: Slots = frozenset()
         self._late: Slots = frozenset()
-        if plan.measured is not None:
-            self._take_up(plan.measured)
+        self._take_up()
 
     def relieve(self) -> None:
         """At a cut, go on to the next unit; where bytes run out, let go what is not
         taped.
         """
-        plan = self.plan
-        if plan.broken:
-            super().relieve()
-            return
-        self._run.note_peak()
-        if plan.measured is not None:
-            self._follow(plan.measured)
-        if plan.broken:
+        if not self.plan.broken:
+            self._run.note_peak()
+            self._follow()
+        if self.plan.broken:
             super().relieve()
             return
         if not self._taped:
@@ -163,54 +125,42 @@ class PlannedKeeper(Keeper):
         if self.plan.broken or len(self.plan.cuts) == 1:  # it may be another program
             super().make_room(nbytes)
 
-    def begin(self, unit: int) -> None:
+    def _come_to(self, unit: int) -> None:
         """The program comes to a unit of the plan."""
         plan, trace = self.plan, self._run.trace
-        if plan.broken:
-            return
         if not self._taped:
             self._drop_unit()
         self._drop_late()
-        if plan.states and plan.cuts:
-            self._prune(plan.states[plan.unit_at(trace.opened.position)])
+        self._prune(plan.states[plan.unit_at(trace.opened.position)])
         plan.cuts.append(len(trace.steps))
-        first = plan.descents[0]
-        self._taped = unit in first.taped
-        self._mark = next(reversed(trace.tail.steps), None)
+        self._taped = unit in plan.descents[0].taped
+        self._begin = PartBegin.here(trace)
         self._sort_late(unit)
-        if unit in first.stores:
-            place_snapshot(trace, len(trace.steps))
-            self._run.tally.snapshots += 1
-        if plan.measured is not None:  # what the program has let go of since the last
-            self.put_away(trace.snapshots)
-        elif unit in first.stores:  # the one before is complete now
-            self.put_away(trace.snapshots[:-1])
+        if unit in plan.descents[0].stores:
+            snapshot_here(self._run)
+        plan.put_away(trace)  # what the program has let go of since the last, too
         self._wake_up_in_time()
 
     def finish(self) -> None:
         """The end of the run: the last unit may be one that is not taped."""
         plan, run = self.plan, self._run
         if not plan.broken:
-            measured = plan.measured
-            same = measured is None or measured.agrees(plan.count, run)
-            if len(plan.cuts) < plan.count or not same:
+            count = len(plan.measured.units)
+            if len(plan.cuts) < count or not plan.measured.agrees(count, run):
                 self.leave()
-            elif measured is None:
-                ends = [*plan.cuts, len(run.trace.steps)]
-                plan.states = tuple(Uses(run).crossing(ends))
             else:
                 self._part_from_program()
         super().finish()
-        if plan.measured is not None and not plan.broken:
+        if not plan.broken:
             in_store = run.trace.held.elsewhere is not None
-            run.tally.schedule = partial(plan.as_written, plan.measured, in_store)
+            run.tally.schedule = partial(plan.as_written, in_store)
 
-    def put_away(self, snapshots: Sequence[Snapshot]) -> None:
+    def put_away(self) -> None:
         """Move what snapshots hold into the store, where the plan says."""
         if self.plan.broken:
-            super().put_away(snapshots)
+            super().put_away()
         else:
-            self.plan.put_away(self._run.trace, snapshots)
+            self.plan.put_away(self._run.trace)
 
     def _leave_room_for_waiting(self) -> None:
         """A plan has counted what waits."""
@@ -242,36 +192,33 @@ class PlannedKeeper(Keeper):
         self.plan.leave(excess, overhang)
         self._run.trace.next_cut = self._next_count
 
-    def _take_up(self, measured: Measured) -> None:
+    def _take_up(self) -> None:
         """The program may be the one that was measured: its first unit will show."""
-        plan = self.plan
-        memory = self._limits.memory
+        plan, memory = self.plan, self._limits.memory
+        measured = plan.measured
         self.leave_to_record(0 if memory is None else measured.record_in(memory))
         plan.states, plan.cuts = measured.states, [0]
         self._taped = 0 in plan.descents[0].taped
         self._wake_up_in_time()
 
-    def _follow(self, measured: Measured) -> None:
+    def _follow(self) -> None:
         """Look whether the next unit begins here."""
-        plan, trace = self.plan, self._run.trace
+        plan, trace, measured = self.plan, self._run.trace, self.plan.measured
         unit = len(plan.cuts)
-        if unit >= plan.count or len(trace.steps) < measured.cuts[unit]:
+        if unit >= len(measured.units) or len(trace.steps) < measured.cuts[unit]:
             return
         if measured.agrees(unit, self._run):
-            self.begin(unit)
+            self._come_to(unit)
         elif unit == 1 and plan.turn(len(trace.steps)):
-            assert plan.measured is not None
-            self._take_up(plan.measured)
-            self._follow(plan.measured)
+            self._take_up()
+            self._follow()
         else:
             self.leave()
 
     def _need(self) -> int:
         """Bytes that the operator about to run may add."""
-        measured, position = self.plan.measured, len(self._run.trace.steps)
-        if measured is None or position >= len(measured.needs):
-            return 0
-        return measured.needs[position]
+        needs, position = self.plan.measured.needs, len(self._run.trace.steps)
+        return needs[position] if position < len(needs) else 0
 
     def _leave_room(self, need: int) -> None:
         """The program may hold values beyond their last use, which no plan knows of."""
@@ -291,31 +238,19 @@ class PlannedKeeper(Keeper):
         """At the next unit, or before an operator that takes more than any before."""
         plan, trace = self.plan, self._run.trace
         measured, unit = plan.measured, len(plan.cuts)
-        if measured is None:
-            trace.next_cut = float("inf")
-            return
-        position = len(trace.steps)
-        cut = measured.cuts[unit] if unit < plan.count else len(measured.needs)
+        position, count = len(trace.steps), len(measured.units)
+        cut = measured.cuts[unit] if unit < count else len(measured.needs)
         large = (
             step
             for step in range(position + 1, cut)
             if measured.needs[step] > trace.largest
         )
-        end = cut if unit < plan.count else float("inf")
+        end = cut if unit < count else float("inf")
         trace.next_cut = position + 1 if self._late else next(large, end)
 
     def _drop_unit(self) -> None:
         """Let go of what autograd saved since the unit began."""
-        trace, begin = self._run.trace, self.plan.cuts[-1]
-        late: list[int] = []
-        for slot in reversed(trace.tail.steps):
-            if slot == self._mark or trace.tail.steps[slot] < begin:
-                break
-            if slot not in self._hold_late:
-                late.append(slot)
-        for slot in late:
-            trace.drop_from_tail(slot)
-            self.relieved = True
+        self.relieved |= self._begin.let_go(self._run.trace, self._hold_late)
 
     def _sort_late(self, unit: int) -> None:
         """Note what autograd is about to save for the unit before the one that begins.
@@ -323,8 +258,6 @@ class PlannedKeeper(Keeper):
         It saves results when an operator has returned, behind the cut.
         """
         measured = self.plan.measured
-        if measured is None or not unit:
-            return
         taped = unit - 1 in self.plan.descents[0].taped
         self._hold_late = measured.late[unit] if taped else frozenset()
         self._late = frozenset() if taped else measured.alone[unit]
@@ -332,7 +265,7 @@ class PlannedKeeper(Keeper):
     def _late_bytes(self) -> int:
         """Bytes that will be let go before the operator about to run."""
         measured, trace = self.plan.measured, self._run.trace
-        if measured is None or not self._late:
+        if not self._late:
             return 0
         unit = measured.units[len(self.plan.cuts) - 1]
         return 0 if unit.lingering else sum(trace.nbytes[each] for each in self._late)

@@ -24,7 +24,7 @@ from retape.engines.eager._limits import (
 from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
 from retape.engines.eager.plan._in_store import copy_cost, units_in_store
-from retape.engines.eager.plan._planned_forward import UnitSchedule
+from retape.engines.eager.plan._planned_forward import ExpectedPlan
 from retape.engines.eager.plan._rehearse import rehearse
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._schedule import Descent
@@ -106,7 +106,7 @@ class InBudget:
     failures: int = 0
     short: int = 0
     overhang: int = 0
-    left: list[UnitSchedule] = field(default_factory=list[UnitSchedule])
+    left: list[ExpectedPlan] = field(default_factory=list[ExpectedPlan])
 
     @property
     def fails(self) -> bool:
@@ -117,13 +117,13 @@ class InBudget:
         """No plan is worth while, for now."""
         self.choice, self.searched, self.follows = None, 0, False
 
-    def watch(self, plan: UnitSchedule) -> None:
+    def watch(self, plan: ExpectedPlan) -> None:
         """Hear of it if a run leaves its plan, or has left it."""
         plan.on_leaving = self.left.append
         if plan.broken:
             self.left.append(plan)
 
-    def leave_more_room(self, plan: UnitSchedule) -> None:
+    def leave_more_room(self, plan: ExpectedPlan) -> None:
         """A plan was left. If the program did not hold more, none would fare better."""
         self.failures += 1 if plan.excess else _MOST_FAILURES
         if plan.overhang:
@@ -209,7 +209,7 @@ class Program:
                 if not known.fails:
                     self.study(memory)
 
-    def _drop(self, plan: UnitSchedule, memory: int) -> None:
+    def _drop(self, plan: ExpectedPlan, memory: int) -> None:
         """A plan did not hold in a budget: no smaller one has it either."""
         for size, each in self.budgets.items():
             choice = each.choice
@@ -217,14 +217,14 @@ class Program:
                 each.give_up()
                 each.studied = False
 
-    def plan(self, memory: int) -> UnitSchedule | None:
-        """The plan, for one run: a `UnitSchedule` notes what its run does."""
+    def plan(self, memory: int) -> ExpectedPlan | None:
+        """The plan, for one run: a `ExpectedPlan` notes what its run does."""
         known, measured = self.within(memory), self.measured
         if measured is None or known.choice is None or not known.follows:
             return None
         outside = measured.outside_bytes + known.short
         descents = known.choice.descents
-        return UnitSchedule(descents, len(measured.units), measured, outside)
+        return ExpectedPlan(descents, measured=measured, outside=outside)
 
     def forget_without_plans(self) -> None:
         """What was measured would stay beside runs by rules."""

@@ -19,7 +19,7 @@ from torch import nn
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager._torch_compile import being_compiled
-from retape.engines.eager.keep._place_snapshot import place_snapshot
+from retape.engines.eager.keep._place_snapshot import PartBegin, snapshot_here
 from retape.engines.eager.record._dispatch_mode import active_recorder
 from retape.engines.eager.trace._run import Run
 from retape.engines.eager.trace._schedule import Region
@@ -134,45 +134,37 @@ def region(name: str) -> Iterator[None]:
     run = recorder.run
     path = "/".join([*run.inside, name])
     decided = run.names.decide(path) if run.names is not None else ""
-    first, number = len(run.trace.steps), len(run.handle_steps)
+    number = len(run.handle_steps)
     if decided == "again":
-        _snapshot(run)
+        snapshot_here(run)
+    begin = PartBegin.here(run.trace)
     run.inside.append(name)
     try:
         yield
     finally:
         run.inside.pop()
-        run.tally.regions.append(Region(path, first, len(run.trace.steps)))
+        run.tally.regions.append(Region(path, begin.step, len(run.trace.steps)))
+    if decided == "save":
+        recorder.keeper.lacks(_pin(run, number))
+    elif decided:
+        begin.let_go(run.trace)
     if decided:
-        missing = _end(run, decided == "save", first, number)
-        recorder.keeper.lacks(missing)
+        snapshot_here(run)
 
 
-def _snapshot(run: Run) -> None:
-    """What is read from here on is held: nothing before is run for it."""
-    trace = run.trace
-    if trace.opened.position < len(trace.steps):
-        place_snapshot(trace, len(trace.steps))
-        run.tally.snapshots += 1
-
-
-def _end(run: Run, save: bool, first: int, number: int) -> int:
-    """Keep what was saved since a region began, or let it go.
+def _pin(run: Run, number: int) -> int:
+    """Keep what was saved since a region began.
 
     Returns:
-        The bytes of what was to be kept and is not there any more.
+        The bytes of what is not there any more.
     """
     trace, missing = run.trace, 0
     slots = dict.fromkeys(map(run.slot_of, range(number, len(run.handle_steps))))
     for slot in slots:
-        if not save:
-            if trace.tail.steps.get(slot, -1) >= first:
-                trace.drop_from_tail(slot)
-        elif slot in trace.held.storages:
+        if slot in trace.held.storages:
             trace.pin_slot(slot, trace.held.storages[slot])
         elif trace.producer[slot] >= 0:
             missing += trace.nbytes[slot]
-    _snapshot(run)
     return missing
 
 

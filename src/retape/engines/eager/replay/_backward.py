@@ -8,7 +8,7 @@ recomputed: snapshots are planted on the way there at binomial splits (treeverse
 Griewank 1992, without recursion: the snapshots held are the stack).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from torch import Tensor
@@ -74,7 +74,7 @@ class Sweep:
             slots = gap.crossing(start, cut)
             if not self._admits(gap, self._not_there(slots), 0, position):
                 return max(start, gap.last_cut(position))
-            self._run_to({cut: slots}, [])
+            self._run_to([Snapshot(cut, slots, self._run.trace.saved)], [])
             start = cut
             planting, cut = gap.next_action(start, position)
         return cut
@@ -149,18 +149,13 @@ class Sweep:
             elif not self._give_up_tail():
                 break
             tape = self._missing(first, last)
-        self._run_to({}, [tape])
+        self._run_to([], [tape])
         return first
 
-    def _run_to(self, states: Mapping[int, set[int]], tapes: Sequence[Tape]) -> None:
-        """Run what is missing of some states and tapes, and hold these.
-
-        Args:
-            states: By position, the slots of a snapshot there.
-            tapes: The tapes.
-        """
+    def _run_to(self, states: Sequence[Snapshot], tapes: Sequence[Tape]) -> None:
+        """Run what is missing of some states and tapes, and hold these."""
         run, trace = self._run, self._run.trace
-        held = [*states.values(), *(set(slots) for _, slots in tapes)]
+        held = [*(each.slots for each in states), *(set(slots) for _, slots in tapes)]
         missing = self._not_there(set[int]().union(*held))
         if missing:
             self._hold_computed(self._replay(missing))
@@ -168,8 +163,7 @@ class Sweep:
             trace.held.again(slots - missing)  # it was held for the first of them
             missing -= slots
         if states:
-            made = [Snapshot(*each, trace.saved) for each in states.items()]
-            trace.snapshots += made
+            trace.snapshots += states
             trace.snapshots.sort(key=attrgetter("position"))
             trace.opened = trace.snapshots[-1]
             run.tally.planted += len(states)

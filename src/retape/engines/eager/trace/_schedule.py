@@ -39,6 +39,10 @@ class Descent:
     tiers: tuple[str, ...] = ()
     away: tuple[int, ...] = ()
 
+    def tier_of(self, unit: int) -> str:
+        """Where the state of a unit that it stores goes."""
+        return self.tiers[self.stores.index(unit)] if self.tiers else "memory"
+
     def _moved(self, by: int, first: int) -> "Descent":
         """The same of units with other numbers, those before the first left out."""
         taped = tuple(unit + by for unit in self.taped if unit + by >= first)

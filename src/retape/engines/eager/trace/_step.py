@@ -30,15 +30,19 @@ class Step(NamedTuple):
 class Snapshot:
     """Slots made before `position` and read after it, until the next snapshot.
 
-    `saved` counts the bytes that autograd had saved by then, since the start.
+    `saved` counts the bytes that autograd had saved by then, since the start; `tier` is
+    where the snapshot goes if the run has a store.
     """
 
-    __slots__ = ("position", "saved", "slots")
+    __slots__ = ("position", "saved", "slots", "tier")
 
-    def __init__(self, position: int, slots: set[int], saved: int) -> None:
+    def __init__(
+        self, position: int, slots: set[int], saved: int, tier: str = "memory"
+    ) -> None:
         self.position = position
         self.slots = slots
         self.saved = saved
+        self.tier = tier
 
 
 def made_by(step: Step) -> range:
