@@ -43,6 +43,14 @@ def part_in_place(x: Tensor) -> Tensor:
     return y
 
 
+def waves(x: Tensor, filters: Tensor) -> Tensor:
+    """Layers whose kernels work in a copy, also when they run again."""
+    for _ in range(8):
+        parts = torch.fft.rfft(x, dim=1) * torch.complex(filters, filters)
+        x = x + torch.fft.irfft(parts, n=x.shape[1], dim=1).tanh()
+    return x
+
+
 ONE = (
     "abs", "acos", "asin", "asinh", "atan", "cos", "cosh", "erf", "erfc", "exp",
     "expm1", "log", "log1p", "log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sinc",
@@ -158,6 +166,7 @@ CASES: dict[str, Case] = {
     "mul_": (in_place("mul_", 2), (SQUARE,)),
     "sigmoid_": (in_place("sigmoid_"), (SQUARE,)),
     "part in place": (part_in_place, (SQUARE,)),
+    "waves": (waves, ((8, 64, 32), (33, 32))),
     "complex": (lambda x, y: torch.complex(x, y).exp().abs(), (SQUARE, SQUARE)),
     "lstm": (lambda x: torch.nn.LSTMCell(SIDE, SIDE)(x)[0], (SQUARE,)),
     "wide": (lambda x: x.sin().cos().exp().tanh().sigmoid().sin().exp(), (SQUARE,)),

@@ -8,9 +8,11 @@ backward, which autograd saves as one of the results, and holds all gates of all
 and copies of the weights. Measured with PyTorch 2.13 and oneDNN 3, for one and four
 threads.
 
+Fourier transforms (MKL) put the dimensions that they go along last, in a copy; to real
+numbers along several of them they go in two steps.
+
 What other kernels take is not in a budget: kernels wider than 13 or of one channel each
-beyond 3 by 3, a matrix in each thread; where channels lie last, blocks of the weights;
-Fourier transforms to or from real numbers, one or two copies of their results.
+beyond 3 by 3, a matrix in each thread; where channels lie last, blocks of the weights.
 """
 
 from collections.abc import Sequence
@@ -25,6 +27,15 @@ _WEIGHTS_PER_THREAD = 4
 _CONVOLUTION, _LAYER = 9, 16
 # Numbers by which a row may be padded; bytes for where parts of a scratch pad begin.
 _PADDING, _ALIGNMENT = 16, 65_536
+# By transform, copies of its operand: along one dimension, along several, and what the
+# backward takes besides, whose operand may be twice as large (30 shapes and layouts,
+# counted on the heap). A line is transformed in 43 kB where it has 4096 numbers.
+_TRANSFORMS = {
+    "aten::_fft_c2c": (1, 1, 0),
+    "aten::_fft_c2r": (0, 2, 0),
+    "aten::_fft_r2c": (1, 1, 2),
+}
+_LINE = 16
 # Rows of the workspace for each step: of what enters a layer, of its states, of gates.
 _ENTERING, _STATES, _GATES = 6, 5, 4
 
@@ -60,6 +71,27 @@ def workspace_bytes(args: Sequence[Any]) -> Workspace:
     if len(args) == _LAYER and isinstance(args[2], torch.Tensor):
         return _of_recurrent_layer(args[0], args[2].shape[-1])
     return Workspace()
+
+
+def transform_bytes(name: str, args: Sequence[Any]) -> Workspace:
+    """The workspace of a Fourier transform; that of other operators is none.
+
+    Args:
+        name: Of the operator.
+        args: Its positional arguments.
+
+    Examples:
+        >>> x = torch.zeros(4, 8)
+        >>> transform_bytes("aten::_fft_r2c", (x, [1], 0, True))
+        Workspace(forward=256, reverse=256, beforehand=0)
+    """
+    if name not in _TRANSFORMS or args[0].is_cuda:
+        return Workspace()
+    one, several, more = _TRANSFORMS[name]
+    operand, along = args[0], args[1]
+    copies = one if len(along) == 1 else several
+    line = _LINE * max((operand.shape[each] for each in along), default=0)
+    return Workspace(copies * operand.nbytes + line, more * operand.nbytes)
 
 
 def _is_fast() -> bool:

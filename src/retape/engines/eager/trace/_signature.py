@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from retape.engines.eager._kernel_workspace import workspace_bytes
+from retape.engines.eager._kernel_workspace import (
+    transform_bytes,
+    workspace_bytes,
+)
 from retape.engines.eager.trace._backward_formulas import spare_tensors
 from retape.engines.eager.trace._geometry import Geometry, view_through
 from retape.engines.eager.trace._operator_traits import OperatorTraits
@@ -95,6 +98,9 @@ class Signature:
             self.workspace, self.reverse_workspace, _ = workspace_bytes(args)
         elif not kind.lean and any(differentiable):
             self.spare = spare_tensors(func, args, geometries, differentiable)
+        if not self.copying:
+            found = transform_bytes(func._schema.name, args)
+            self.workspace, self.reverse_workspace, _ = found
         self.scratch_bytes = 0
         self.new = True
         self.native: Any = None
