@@ -1,4 +1,7 @@
-"""Compiled code around and inside of a recording: refused around it, eager inside."""
+"""Compiled code around and inside of a recording: refused around it, eager inside.
+
+Modes that watch operators are kept from the compiler, too.
+"""
 
 import contextlib
 import sys
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from retape._warn import warn
 from retape.engines.eager._shared_change import SharedChange, Undo
@@ -91,3 +95,17 @@ def _run_eagerly() -> Undo:
 
 
 _stance = SharedChange(_run_eagerly)
+
+
+class OperatorWatch(TorchDispatchMode):
+    """The frame of a dispatch mode: what it does is said in `__torch_dispatch__`.
+
+    It sees operators that are given functions, too, as others.
+    """
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do without a wrapper that costs a microsecond at each operator."""
+        return False

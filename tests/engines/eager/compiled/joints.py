@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from retape.engines.eager.compiled._backends import compile_graph
+from retape.engines.eager.compiled._backends import compile_graph, partition
 from retape.engines.eager.compiled._count import PlanCounter
 from retape.engines.eager.compiled._front import front
 from retape.engines.eager.compiled._joint import Joint
-from retape.engines.eager.compiled._partition import partition
 from tests.engines.eager.compiled.account import account as account
 from tests.engines.eager.compiled.account import closure
 

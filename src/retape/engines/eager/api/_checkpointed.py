@@ -17,7 +17,7 @@ from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.api._checkpoint import WHOLE, checkpoint
 from retape.engines.eager.api._recompute import Recomputation
 from retape.engines.eager.record._policy import Policy
-from retape.engines.eager.record._sharded_modules import has_sharded_modules
+from retape.engines.eager.record._record_collective import has_sharded_modules
 
 # Shared, not nested: that keeps every name as it is.
 _TABLES = (

@@ -9,11 +9,10 @@ from torch import fx
 from retape._errors import RetapeError
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._limits import read_bytes
-from retape.engines.eager.compiled._backends import BACKENDS, compile_graph
+from retape.engines.eager.compiled._backends import BACKENDS, compile_graph, partition
 from retape.engines.eager.compiled._count import Count, PlanCounter, storages_of
 from retape.engines.eager.compiled._front import front
 from retape.engines.eager.compiled._joint import Joint
-from retape.engines.eager.compiled._partition import partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,11 @@ from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.engines.eager.graph._node import (
     CheckpointOptions,
     Node,
+    check_in_place,
     node_name,
     options_of,
-    topological_order,
-)
-from retape.engines.eager.graph._recompute_subgraph import (
-    check_in_place,
     recomputed,
+    topological_order,
 )
 from retape.engines.eager.trace._random_state import Draws, RandomStates
 

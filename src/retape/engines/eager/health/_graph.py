@@ -73,26 +73,14 @@ def watch(nodes: Sequence[Any], per: int) -> list[list[Any]]:
 
     def note(row: list[Any]) -> Callable[[Any], None]:
         def hook(grads: Any) -> None:
-            # A look takes some ten microseconds: what can wait is done afterwards.
-            for grad in grads:
-                if grad is not None:
-                    row.append(
-                        aminmax(grad) if grad.layout is strided else sizes([grad])
-                    )
+            # Whether they are large is asked afterwards: nobody waits for a device.
+            row.append(sizes(grads))
 
         return hook
 
-    aminmax, strided = _aminmax, torch.strided
     for row, node in zip(rows, nodes[::per], strict=True):
         node.register_prehook(note(row))
     return rows
-
-
-def _aminmax(grad: Tensor) -> Sequence[Tensor]:
-    try:
-        return torch.aminmax(grad)
-    except (RuntimeError, TypeError):  # it is empty, or complex (from 2.15 on a type)
-        return sizes([grad])
 
 
 def _counts(grad: Tensor) -> bool:

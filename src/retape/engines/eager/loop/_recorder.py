@@ -22,9 +22,11 @@ from retape._errors import RetapeError
 from retape.engines.eager._collectives import NAMESPACES as COLLECTIVES
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._limits import Limits
-from retape.engines.eager._operator_watch import OperatorWatch
 from retape.engines.eager._saved_hooks import hooks_are_refused
-from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
+from retape.engines.eager._torch_compile import (
+    OperatorWatch,
+    compiled_code_runs_eagerly,
+)
 from retape.engines.eager.loop._backward import LoopNode, LoopSweep
 from retape.engines.eager.loop._calls import Call, Calls
 from retape.engines.eager.loop._function_traits import (

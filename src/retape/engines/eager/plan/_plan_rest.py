@@ -10,9 +10,9 @@ from math import isqrt
 
 from retape.engines.eager._limits import SMALL_BUDGET
 from retape.engines.eager._record_bytes import analysis_bytes
+from retape.engines.eager.analysis._measure import cut_run
 from retape.engines.eager.analysis._measured import widths_of
 from retape.engines.eager.analysis._operator_cost import step_costs
-from retape.engines.eager.analysis._partition import cut_run
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.plan._book import UNITS

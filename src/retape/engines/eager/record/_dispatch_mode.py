@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._kernel_workspace import workspace_bytes
-from retape.engines.eager._operator_watch import OperatorWatch
+from retape.engines.eager._torch_compile import OperatorWatch
 from retape.engines.eager._wrapper_tensors import (
     SavedWhole,
     SavedWrapper,
@@ -21,18 +21,16 @@ from retape.engines.eager._wrapper_tensors import (
 )
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._record_collective import (
+    gathered_bytes,
     has_storage,
+    is_boundary,
+    is_sharding,
     record_collective,
     record_control_flow,
     written_tensors,
 )
 from retape.engines.eager.record._record_operator import record
 from retape.engines.eager.record._replaced import what_has_no_operator
-from retape.engines.eager.record._sharded_modules import (
-    gathered_bytes,
-    is_boundary,
-    is_sharding,
-)
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._inputs import Input
 from retape.engines.eager.trace._operator_traits import (

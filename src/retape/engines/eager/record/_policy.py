@@ -7,7 +7,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 from retape.engines.eager._errors import PlanError, UnsupportedError
-from retape.engines.eager._operator_watch import OperatorWatch
+from retape.engines.eager._torch_compile import OperatorWatch
 from retape.engines.eager.record._regions import RegionNames
 
 Operator: TypeAlias = OpOverload | OpOverloadPacket

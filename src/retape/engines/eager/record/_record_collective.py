@@ -6,6 +6,18 @@ is held for good, counted in the budget. The operator may still be running when 
 returns, and a program that waits does so where no operator shows it: nothing is read
 here, and what was filled is not copied until the program overwrites it, or ends while
 it holds it. By then it has waited.
+
+Modules of FSDP2 are gathered by themselves, and recorded in sections: `fully_shard`
+gathers a module's parameters before its forward, frees them after it, and gathers them
+again for its backward. None of that is the program's: it is not recorded, and
+parameters are read as what the program brought along. While a module is reversed only
+its own parameters are there, so what is recomputed must not reach into another one: a
+section begins where a module begins and ends, and what is read across that place is
+held for good. No collective is repeated, whatever the budget, and processes whose
+budgets or shapes differ never wait for one another. What FSDP2 itself holds at once is
+beside the budget. All of it shows in regions of a profile, which PyTorch labels: also
+where a method is called that was registered as a forward
+(`register_fsdp_forward_method`).
 """
 
 import sys
@@ -16,7 +28,7 @@ import torch
 from torch._ops import HigherOrderOperator
 
 from retape.engines.eager._errors import UnsupportedError
-from retape.engines.eager._operator_watch import OperatorWatch
+from retape.engines.eager._torch_compile import OperatorWatch
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._operator_traits import OperatorTraits
 from retape.engines.eager.trace._trace import Trace
@@ -234,3 +246,38 @@ def nested_tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from nested_tensors(each)
+
+
+_BOUNDARIES = "FSDP::pre_forward", "FSDP::post_forward"
+# These have operators of the program in them: inputs are cast, or moved to a device.
+_OF_THE_PROGRAM = ("FSDP::cast_", "FSDP::root_pre_forward", "FSDP::inputs_to_device")
+
+
+def is_sharding(label: Any) -> bool:
+    """Tell whether a region of a profile is FSDP2's, and none of the program's.
+
+    Examples:
+        >>> is_sharding("FSDP::all_gather (blocks.1)"), is_sharding("my region")
+        (True, False)
+    """
+    return (
+        isinstance(label, str)
+        and label.startswith("FSDP::")
+        and not label.startswith(_OF_THE_PROGRAM)
+    )
+
+
+def is_boundary(label: str) -> bool:
+    """Tell whether a module begins or ends in such a region."""
+    return label.startswith(_BOUNDARIES)
+
+
+def gathered_bytes(trace: Trace) -> int:
+    """The bytes of the parameters that a run has read and that get a gradient."""
+    return sum(trace.nbytes[slot] for slot in trace.foreign if slot in trace.gradients)
+
+
+def has_sharded_modules() -> bool:
+    """Tell whether `fully_shard` was ever called, which makes subclasses."""
+    module = sys.modules.get("torch.distributed.fsdp")
+    return module is not None and bool(module.FSDPModule.__subclasses__())

@@ -26,8 +26,7 @@ from torch import UntypedStorage as Storage
 
 from retape.engines.eager._collectives import InFlight
 from retape.engines.eager._home_streams import HomeStreams
-from retape.engines.eager.trace._exposed import Exposure
-from retape.engines.eager.trace._fingerprint import fingerprint
+from retape.engines.eager.trace._fingerprint import Exposure, fingerprint
 from retape.engines.eager.trace._geometry import (
     Geometries,
     Geometry,
