@@ -6,8 +6,6 @@
 
 #include "second_order.h"
 #include "typed_advance.h"
-#include "image.h"
-#include "typed_advance.h"
 
 typedef struct Request {
   int64_t a, b, c, d, e, f;          /* in */
@@ -122,6 +120,9 @@ static void operate(Request *q) {
 }
 EXPORT int vlad_operate(Request *q) { return guarded(operate, q); }
 
+/* The run goes on by typed code no more: `checkpoint_from` begins it again. */
+static void give_up_typed(void) { fail(GAVE_UP_TYPED, "", -1, NOTHING, NOTHING); }
+
 static void set_marks(const Request *q) {
   rewind_to((Marks){(size_t)q->e, (size_t)q->f});
 }
@@ -143,11 +144,13 @@ static void advance(Request *q) {
   int stopped;
   Val state;
   set_marks(q);
-  int64_t steps = q->b;
-  Val from = nearest(q->a, q->c, &steps);
-  if (!typed_advance(thawed(from), steps, &state, &stopped)) {
+  if (G.is_boxed) {
     stopped = run(thawed(G.handle[q->a]), q->b);
     state = G.k;
+  } else {
+    int64_t steps = q->b;
+    Val from = thawed(nearest(q->a, q->c, &steps));
+    if (!typed_advance(from, steps, &state, &stopped)) give_up_typed();
   }
   q->s = G.fuel;
   q->r = stopped ? new_handle(state) : -1;
@@ -159,10 +162,14 @@ EXPORT int vlad_advance(Request *q) { return guarded(advance, q); }
 /* Reverse a stage of b steps from state a, with cotangents c; with d, the last stage,
    with the value's cotangent c: its handle in s. The cotangents' in r. */
 static void reverse_stage(Request *q) {
-  Val value = NOTHING;
+  Val v = NOTHING, value = NOTHING;
   set_marks(q);
-  Val v = stage(thawed(G.handle[q->a]), q->b, G.handle[q->c], (int)q->d, &value, G.swept_by,
-                G.site);
+  int64_t steps = q->d ? NO_LIMIT : q->b;
+  Val first = thawed(G.handle[q->a]), given = G.handle[q->c];
+  if (G.is_boxed)
+    v = boxed_stage(first, steps, given, (int)q->d, &value, G.swept_by, G.site);
+  else if (typed_stage(first, steps, given, (int)q->d, 0, &value, &v) != DONE)
+    give_up_typed();
   q->r = new_handle(v);
   q->s = q->d ? new_handle(value) : -1;
   tidy();
@@ -182,11 +189,7 @@ EXPORT int vlad_same(Request *q) { return guarded(same, q); }
 
 EXPORT void vlad_marks(Request *q) { get_marks(q); }
 
-EXPORT void vlad_free(int64_t handle) {
-  Val v = G.handle[handle];
-  if (is_frozen(v)) give(object(v), frozen_bytes(v));
-  free_handle(handle);
-}
+EXPORT void vlad_free(int64_t handle) { free_handle(handle); }
 
 static void bytes(Request *q) {
   Val v = G.handle[q->a];
@@ -200,7 +203,11 @@ EXPORT int vlad_freeze(Request *q) { return guarded(freeze, q); }
 
 /* The words of value a, which stay until the next image: their number in r. */
 static void pack(Request *q) {
-  write_image(G.handle[q->a]);
+  const Val v = G.handle[q->a];
+  image.count = 0;
+  if (!is_frozen(v)) write_image(v);
+  for (size_t i = 0; is_frozen(v) && i < object(v)->field[0]; i++)
+    push(&image, object(v)->field[1 + i]);
   q->r = (int64_t)image.count;
 }
 EXPORT int vlad_pack(Request *q) { return guarded(pack, q); }
@@ -214,7 +221,11 @@ EXPORT void vlad_packed(uint64_t *words) {
 }
 
 /* A value from a words. */
-static void unpack(Request *q) { q->r = new_handle(read_image(q->words, (size_t)q->a)); }
+static void unpack(Request *q) {
+  size_t count = (size_t)q->a;
+  q->r = new_handle(is_capsule(q->words) ? frozen_of(q->words, count)
+                                         : read_image(q->words, count));
+}
 EXPORT int vlad_unpack(Request *q) { return guarded(unpack, q); }
 
 /* The number of derivatives that are being taken, in r; which one is outermost. */
@@ -376,7 +387,7 @@ EXPORT void vlad_counted(Request *q) {
   q->r = (int64_t)G.counted.tape;
   q->s = (int64_t)G.counted.made;
   q->t = G.counted.steps;
-  q->u = (int64_t)G.grown;
+  q->u = (int64_t)G.counted.grown;
   *q->reals = G.counted.dearest;
   q->a = (int64_t)G.counted.state;
   q->b = (int64_t)G.room;
@@ -421,6 +432,8 @@ EXPORT void vlad_end(void) {
   free(met.key);
   free(met.copy);
   forget_logs();
+  for (size_t i = 0; i < G.handles; i++)
+    if (is_frozen(G.handle[i])) free(object(G.handle[i]));
   typed_end();
   free(G.log);
   free(G.nursery);

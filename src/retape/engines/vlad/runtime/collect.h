@@ -122,6 +122,26 @@ void collect(void) {
   check_budget();
 }
 
+/* What is in memory of its own, which no collection copies: an image of a state, or a
+   capsule. A number of words comes first. A handle owns it. */
+#define FROZEN (HEADER(FIRST_CODE, 0) | IS_STATIC)
+
+static int is_frozen(Val v) { return tag_of(v) == TAG_FRAME && object(v)->header == FROZEN; }
+
+static size_t frozen_bytes(Val v) {
+  return sizeof(Object) + (1 + (size_t)object(v)->field[0]) * sizeof(Val);
+}
+
+/* One with so many words, which are to be filled in. */
+static Object *new_frozen(size_t words) {
+  Object *o = take_of_budget(sizeof(Object) + (1 + words) * sizeof(Val));
+  o->header = FROZEN;
+  o->field[0] = words;
+  return o;
+}
+
+static void drop_frozen(Val v) { give(object(v), frozen_bytes(v)); }
+
 static int64_t new_handle(Val v) {
   if (G.free_handle == 0) {
     size_t before = G.handles, after = before ? 2 * before : 64;
@@ -139,6 +159,7 @@ static int64_t new_handle(Val v) {
 }
 
 static void free_handle(int64_t h) {
+  if (is_frozen(G.handle[h])) drop_frozen(G.handle[h]);
   G.handle[h] = box((double)G.free_handle);
   G.free_handle = (size_t)h + 1;
 }

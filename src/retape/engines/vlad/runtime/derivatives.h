@@ -8,6 +8,7 @@
 
 #include "signals.h"
 #include "waypoints.h"
+#include "image.h"
 
 #define NO_LIMIT (INT64_MAX / 2)
 
@@ -85,18 +86,21 @@ static int run(Val frame, int64_t fuel) {
   }
 }
 
-/* As `stage`, by generated reverse code; 0 if the general way has to do it, or if the
-   last stage does not end within its steps. */
-static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t most,
+/* As `boxed_stage`, by generated reverse code, if rows take no more than `most`. The last
+   stage is LONGER if it does not end within its steps. */
+enum { REFUSED, LONGER, DONE };
+static int typed_stage(Val first, int64_t fuel, Val cotangents, int last, size_t most,
                        Val *value, Val *result);
 
 /* The value of a function that is applied; 0 if `run` has to find it. */
-static int typed_value(Val frame, Val *value);
+static int typed_value(Val first, Val *value);
+
+/* The same of a run that is to be reversed: what it takes is counted, and states are left
+   on its way. The steps are in G.fuel. */
+static int typed_count(Val first, Val *value, Counted *counted);
 
 /* Free the memory of typed stages. */
 static void typed_end(void);
-
-static Object halt_frame = {HEADER(HALT, 0) | IS_STATIC};
 
 static int shadow(Val v) {
   if (UNLIKELY(G.shadows == SHADOWS)) fail(TOO_DEEP, "checkpoint-*j", -1, NOTHING, NOTHING);
@@ -192,7 +196,7 @@ static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
   tree_leaves(x, &leaves_a);
   int at_start = shadow(application(f, tree_with(x, leaves_a.at)));
   Val value, found;
-  if (typed_stage(G.shadow[at_start], NO_LIMIT, cotangent, 1, 0, &value, &found))
+  if (typed_stage(G.shadow[at_start], NO_LIMIT, cotangent, 1, 0, &value, &found) == DONE)
     return make_pair(value, tree_with(G.shadow[at_x], object(found)->field));
   x = G.shadow[at_x];
   f = object(G.shadow[at_start])->field[2];
@@ -217,20 +221,14 @@ static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
 /* Tape a stage from a state, and sweep it back. `cotangents` is a vector for the reals
    of the state at its end, or, for the last stage, the cotangent of the value; the
    value is then left in *value. Returns the vector for the reals of the state. */
-static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
-                 const char *op, int32_t site) {
+static Val boxed_stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
+                       const char *op, int32_t site) {
   size_t reals, end;
-  int at = shadow(cotangents), at_frame = shadow(frame);
-  Val found;
-  if (typed_stage(frame, last ? NO_LIMIT : fuel, cotangents, last, 0, value, &found)) {
-    G.shadows = at;
-    return found;
-  }
-  frame = G.shadow[at_frame];
+  int at = shadow(cotangents);
   open_tape(G.level);
   G.result = NOTHING;
   Val copy = graph_walk(frame, G.level, 0, NULL, &reals);
-  int stopped = run(copy, last ? NO_LIMIT : fuel);
+  int stopped = run(copy, fuel);
   count_tapes();
   int at_value = shadow(NOTHING);
   if (last) {
@@ -278,11 +276,58 @@ static void end_planned(void) {
   G.most_mapped = 0;
 }
 
-/* Fig. 18, from an application. */
+/* Find a run's value and its steps, and count what it takes; by boxed code if typed code
+   gives up. */
+static int64_t counted_run(int at_start, int *is_boxed, Val *done, Counted *counted) {
+  size_t peak = G.peak_old, base = G.old_words;
+  G.peak_old = base;
+  if (*is_boxed || !typed_count(G.shadow[at_start], done, counted)) {
+    *is_boxed = 1;
+    *counted = (Counted){0};
+    G.counts = counted;
+    run(G.shadow[at_start], NO_LIMIT);
+    *done = G.result;
+  }
+  counted->grown += G.peak_old - base;
+  if (peak > G.peak_old) G.peak_old = peak;
+  if (G.most_mapped) count_state(counted, image_bytes(G.shadow[at_start]));
+  return NO_LIMIT - G.fuel;
+}
+
+/* What the host makes of a run, by many stages; NOTHING if typed code gave up in one. */
+static Val reversed_by_host(int at_start, int at_cotangent, Val done, int64_t steps,
+                            int whole, int is_boxed, const char *op, int32_t site) {
+  int32_t was_site = G.site;
+  int was_whole = G.whole, was_boxed = G.is_boxed;
+  const char *was_swept_by = G.swept_by;
+  G.site = site;
+  G.whole = whole;
+  G.is_boxed = is_boxed;
+  G.swept_by = op;
+  int64_t end = new_handle(done);
+  int64_t first = new_handle(G.shadow[at_start]);
+  int64_t seed = new_handle(G.shadow[at_cotangent]);
+  int64_t h = G.host_checkpoint(first, seed, end, steps);
+  free_handle(end);
+  free_handle(first);
+  free_handle(seed);
+  G.whole = was_whole;
+  G.is_boxed = was_boxed;
+  G.swept_by = was_swept_by;
+  if (h == -1) fail(FROM_HOST, op, site, NOTHING, NOTHING);
+  G.site = was_site;
+  if (h < 0) return NOTHING;
+  Val result = G.handle[h];
+  free_handle(h);
+  return result;
+}
+
+/* Fig. 18, from an application. Of more than an argument's cotangent typed code knows
+   nothing. */
 static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
                            int32_t site) {
   enter_level(op, site);
-  int deepest = G.deepest;
+  int deepest = G.deepest, is_boxed = whole;
   G.deepest = ++G.planned;
   size_t limit = G.mapped + G.budget + GRAIN, room = G.budget;
   if (G.planned == 1 && G.budget) G.most_mapped = SIZE_MAX; /* until the steps are counted */
@@ -292,66 +337,39 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   }
   int at_start = shadow(start);
   int at_cotangent = shadow(cotangent);
-  Val value, found;
-  int64_t steps = G.typed_stage;
-  if (typed_stage(G.shadow[at_start], steps, cotangent, 1, STAGE_BYTES, &value, &found)) {
+  Val value, found, result = NOTHING;
+  if (!is_boxed) {
+    int how = typed_stage(start, G.typed_stage, cotangent, 1, STAGE_BYTES, &value, &found);
+    if (how == DONE) result = swept(value, G.shadow[at_start], found, 0);
+    is_boxed = how == REFUSED;
+  }
+  Marks before = marks(), after = before;
+  for (; result == NOTHING; is_boxed = 1) {
+    Val done;
+    Counted counted = {0};
+    uint64_t made = G.made;
+    G.deepest = G.planned;
+    if (G.planned == 1 && G.budget) G.most_mapped = SIZE_MAX;
+    rewind_to(before);
+    int64_t steps = counted_run(at_start, &is_boxed, &done, &counted);
+    G.counted = counted;
+    G.room = room;
+    if (G.planned == 1 && G.budget) G.most_mapped = limit;
+    G.holds_others = G.deepest > G.planned;
     if (deepest > G.deepest) G.deepest = deepest;
-    end_planned();
-    leave_level();
-    return swept(value, G.shadow[at_start], found, whole);
+    after = marks();
+    rewind_to(before);
+    if (steps > G.single_stage || G.made - made >= STAGE_ELEMENTS) {
+      result = reversed_by_host(at_start, at_cotangent, done, steps, whole, is_boxed, op, site);
+      continue;
+    }
+    if (is_boxed || typed_stage(G.shadow[at_start], NO_LIMIT, G.shadow[at_cotangent], 1, 0,
+                                &value, &found) != DONE)
+      found = boxed_stage(G.shadow[at_start], NO_LIMIT, G.shadow[at_cotangent], 1, &value, op,
+                          site);
+    result = swept(value, G.shadow[at_start], found, whole);
   }
-  Marks before = marks();
-  size_t peak = G.peak_old, base = G.old_words;
-  uint64_t made = G.made;
-  G.peak_old = base;
-  size_t grown;
-  Val done;
-  Counted counted = {0};
-  if (!typed_count(G.shadow[at_start], &done, &grown, &counted)) {
-    if (!counted.tape) counted = (Counted){0};
-    G.counts = counted.tape ? NULL : &counted;
-    run(G.shadow[at_start], NO_LIMIT);
-    done = G.result;
-  }
-  if (G.most_mapped) count_state(&counted, image_bytes(G.shadow[at_start]));
-  G.grown = G.peak_old - base + grown;
-  if (peak > G.peak_old) G.peak_old = peak;
-  made = G.made - made;
-  steps = NO_LIMIT - G.fuel;
-  G.counted = counted;
-  G.room = room;
-  if (G.planned == 1 && G.budget) G.most_mapped = limit;
-  G.holds_others = G.deepest > G.planned;
   if (deepest > G.deepest) G.deepest = deepest;
-  Marks after = marks();
-  Val result;
-  if (steps <= G.single_stage && made < STAGE_ELEMENTS) {
-    rewind_to(before);
-    int at =
-        shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, op, site));
-    result = swept(value, G.shadow[at_start], G.shadow[at], whole);
-  } else {
-    int32_t was_site = G.site;
-    int was_whole = G.whole;
-    const char *was_swept_by = G.swept_by;
-    G.site = site;
-    G.whole = whole;
-    G.swept_by = op;
-    int64_t first = new_handle(G.shadow[at_start]);
-    int64_t seed = new_handle(G.shadow[at_cotangent]);
-    rewind_to(before);
-    int64_t end = new_handle(done);
-    int64_t h = G.host_checkpoint(first, seed, end, steps);
-    free_handle(end);
-    free_handle(first);
-    free_handle(seed);
-    G.whole = was_whole;
-    G.swept_by = was_swept_by;
-    if (h < 0) fail(FROM_HOST, op, site, NOTHING, NOTHING);
-    G.site = was_site;
-    result = G.handle[h];
-    free_handle(h);
-  }
   rewind_to(after);
   end_planned();
   leave_level();

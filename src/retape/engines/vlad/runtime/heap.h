@@ -51,6 +51,9 @@ __attribute__((noinline, cold)) Object *paused_object(uint32_t code, uint32_t si
   return small_object(code, size);
 }
 
+/* The last frame of every run. */
+static Object halt_frame = {HEADER(HALT, 0) | IS_STATIC};
+
 static Val make_pair(Val car, Val cdr) {
   Object *o = old_object(0, 2);
   o->field[0] = car;

@@ -7,7 +7,7 @@
 #ifndef VLAD_IMAGE_H
 #define VLAD_IMAGE_H
 
-#include "derivatives.h"
+#include "trees.h"
 
 #define IN_PROGRAM (1ull << 47)
 #define PAYLOAD (IN_PROGRAM - 1)
@@ -92,28 +92,31 @@ static Val read_image(const uint64_t *word, size_t count) {
   return queue.at[0];
 }
 
-/* States as images in memory of their own, which no collection copies: a snapshot then
-   takes the bytes that a budget was divided by, where the heap takes three times those of
-   what lives in it. A number of words comes first. */
-#define FROZEN (HEADER(FIRST_CODE, 0) | IS_STATIC)
+/* The words of a capsule, see `typed_capsules.h`, of which the first is a number; an image's
+   has a tag. */
+enum { CAPSULE_WORDS, CAPSULE_ROWS, CAPSULE_CELLS, CAPSULE_HEAD };
 
-static int is_frozen(Val v) { return tag_of(v) == TAG_FRAME && object(v)->header == FROZEN; }
+static int is_capsule(const Val *word) { return !(word[0] >> 48); }
 
-static size_t frozen_bytes(Val v) {
-  return sizeof(Object) + (1 + (size_t)object(v)->field[0]) * sizeof(Val);
-}
-
-static Val frozen(Val state) {
-  write_image(state);
-  Object *o = take_of_budget(sizeof(Object) + (1 + image.count) * sizeof(Val));
-  o->header = FROZEN;
-  o->field[0] = image.count;
-  memcpy(o->field + 1, image.at, image.count * sizeof(Val));
+static Val frozen_of(const Val *word, size_t count) {
+  Object *o = new_frozen(count);
+  memcpy(o->field + 1, word, count * sizeof(Val));
   return tagged(TAG_FRAME, o);
 }
 
+/* A state in memory of its own: a snapshot then takes the bytes that a budget was divided
+   by, where the heap takes three times those of what lives in it. */
+static Val frozen(Val state) {
+  const Object *o = object(state);
+  if (is_frozen(state)) return frozen_of(o->field + 1, (size_t)o->field[0]);
+  write_image(state);
+  return frozen_of(image.at, image.count);
+}
+
+/* A capsule as it is, and what an image is of. */
 static Val thawed(Val v) {
-  return is_frozen(v) ? read_image(object(v)->field + 1, (size_t)object(v)->field[0]) : v;
+  if (!is_frozen(v) || is_capsule(object(v)->field + 1)) return v;
+  return read_image(object(v)->field + 1, (size_t)object(v)->field[0]);
 }
 
 #endif

@@ -107,11 +107,10 @@ extern const size_t max_block_words;
 extern const int is_typed;
 /* The types of frames, and of values on their way to them; of closures. */
 extern const char *const typed_frames[], *const typed_results[], *const typed_entries[];
-/* Whether the functions of closures give a real. */
 /* Of what functions give, by a number from 1. */
 extern const char *const typed_values[];
 /* Run so many steps, and put on the tape what the reverse takes. */
 int typed_record(int64_t fuel);
-void typed_reverse(double seed);
+void typed_reverse(void);
 
 #endif

@@ -55,7 +55,8 @@ enum Fault {
   TOO_LARGE,
   NOT_ALIKE,
   NO_PRODUCT,
-  OVER_BUDGET
+  OVER_BUDGET,
+  GAVE_UP_TYPED
 };
 
 /* A stack or list of words, in memory of its own. */
@@ -79,16 +80,17 @@ typedef struct Log {
 
 /* What a run that was made to count its steps would have put on the tape of typed code,
    and made of arrays, in so many steps; how many bytes of both a step is, of the dearest;
-   and where there is a budget, the bytes of its largest state. */
+   a bound of the words that the run held at once; and where there is a budget, the bytes
+   of its largest state. */
 typedef struct Counted {
   size_t tape, made;
   int64_t steps;
   double dearest;
-  size_t state;
+  size_t grown, state;
 } Counted;
 
 /* Handles of a first state, a cotangent and the value, and the number of steps, to the
-   handle of a result; -1 for a fault of the host. */
+   handle of a result; -1 for a fault of the host, -2 where typed code gave up. */
 typedef int64_t (*Host)(int64_t, int64_t, int64_t, int64_t);
 
 typedef struct {
@@ -113,7 +115,6 @@ typedef struct {
   size_t tape_nodes, peak_tape_nodes;
   size_t mapped, peak_mapped; /* bytes taken from the system */
   size_t budget, most_mapped; /* what a run may take; what may be mapped during it, or 0 */
-  size_t grown;     /* by so much at most the last run before a sweep grew the old space */
   size_t peak_old;  /* words in the old space after a collection of the young */
   size_t peak_live; /* bytes in objects and tapes, as seen at collections */
   int exact; /* collect before the live bytes are noted */
@@ -151,6 +152,7 @@ typedef struct {
   int planned;          /* the number of `checkpoint-*j` that are under way */
   int deepest;          /* the most that were */
   int whole; /* the host's result of a sweep has cotangents of all the reals of a state */
+  int is_boxed; /* the run that the host reverses is one of boxed code */
   int asymmetric; /* there are partials that the user gave */
   int64_t single_stage; /* runs no longer than this are one stage */
   int waypoints; /* the run that counts the steps may leave states on its way */

@@ -1,4 +1,4 @@
-/* Typed stages: what the reverse code of `compiler/typed` runs on.
+/* Typed code: what the C of `compiler/typed` and of its reverse runs on.
 
    The compiler knows of some functions that all their variables are reals, booleans,
    vectors of reals, and tuples of those. It makes two C functions of them: `typed_record`
@@ -7,10 +7,10 @@
    the tape backwards. A frame is then a few words of a stack, and beside each word that
    is a real stands its adjoint.
 
-   A typed stage is a short cut and nothing else: it begins and ends in the same states
-   as `stage`, its cotangents stand in the same order, and whatever is out of the
-   ordinary (a fault, a value of another type, a NaN) makes it give up, so that the
-   general way runs the stage again from its beginning and says what there is to say. */
+   A run that is reversed is of typed code from its beginning to its end, or of boxed code.
+   Whatever is out of the ordinary (a fault, a value of another type, a NaN) makes typed
+   code give up, so that boxed code does the run again, once, and says what there is to
+   say. */
 
 #ifndef VLAD_TYPED_H
 #define VLAD_TYPED_H
@@ -25,9 +25,9 @@ typedef struct Row {
   double value[];
 } Row;
 
-/* An item of a list of reals. Where nothing is to be reversed, the adjoint's place has the
-   pair from which it was loaded, or where it is now (see `typed_cells.h`); otherwise it is
-   the negative zero, to which anything can be added, until a cotangent has been put there. */
+/* An item of a list of reals. Its adjoint is the negative zero, to which anything can be
+   added, until a cotangent has been put there. Where nothing is to be reversed, the place
+   has the cell's number for a while, or where it is now (see `typed_cells.h`). */
 typedef struct Cell {
   double value;
   struct Cell *next;
@@ -93,11 +93,6 @@ enum { TAPE_BEGIN, TAPE_PIECE, TAPE_END, FIRST_MARK };
 
 enum { GAVE_UP, STOPPED, ENDED, FILLED };
 
-/* Where the adjoint of a real of the first state will be: a place on the stack. */
-typedef struct Origin {
-  size_t slot, ordinal;
-} Origin;
-
 typedef struct {
   Word *stack, *at, *top;
   double *adjoint;
@@ -107,15 +102,11 @@ typedef struct {
   Row *rows;
   Trace *trace; /* of rows that are or may have been on the tape */
   size_t traces, trace_room;
-  Origin *origin;
-  size_t origins, origin_room;
-  Words row_ordinals; /* pairs: a row's trace, the ordinal of its first element */
-  size_t ordinals;
-  uint64_t marks, walk;
+  Words loaded_rows, cells; /* of a state, in the order of a walk */
+  uint64_t walk;
   int64_t fuel;   /* what a run has left */
   int forgetful;  /* the tape is not kept: nothing is to be reversed */
   int gives; /* the number of the type of the value, whose words are at `at` */
-  double seed; /* the adjoint of the value */
   const Word *reversed; /* where a part of the reverse has come to */
   double *adjoint_at;
   size_t bytes, peak_bytes;
@@ -128,11 +119,8 @@ typedef struct {
   size_t peak_live; /* of those that a sweep left, at most */
   Cell *cell, *cell_end;
   CellBlock *blocks, *block, *spare_blocks;
-  CellBlock *loaded; /* the last one with what was loaded where nothing is reversed */
   size_t block_count, spare_block_count;
-  int64_t most_loaded; /* cells of a state, of which there may be so many */
   size_t peak_cells; /* bytes of those that a collection left, at most */
-  Words cell_ordinals; /* three each: a cell, its ordinal, and how many in a row */
   Row *spare[2 * SPARE_LENGTHS];
   size_t spare_bytes;
 } Typed;

@@ -51,7 +51,7 @@ static void drop_spares(void) {
 
 static void clear_cells(void) {
   drop_blocks(T.blocks);
-  T.blocks = T.block = T.loaded = NULL;
+  T.blocks = T.block = NULL;
   T.cell = T.cell_end = NULL;
 }
 

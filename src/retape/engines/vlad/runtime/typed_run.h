@@ -10,16 +10,10 @@
 
 /* Mark the rows that frames on the stack hold. */
 static void mark_rows(void) {
+  int letter;
   T.walk++;
-  for (const Word *at = T.at; at[-1].u != HALT;) {
-    const char *type = type_of_code(at[-1].u);
-    const Word *word = at - 1 - words_of_type(type);
-    at = word;
-    for (; *type; type++) {
-      if (*type == 'v') word->row->seen = T.walk;
-      word += *type == 'u' ? 0 : *type == 'v' ? 2 : 1;
-    }
-  }
+  for (Walk w = walk_from(T.at); (letter = next_word(&w));)
+    if (letter == 'v') w.word->row->seen = T.walk;
 }
 
 /* Bytes that dead rows may have under a budget: fewer, so that a small one can be kept. */
@@ -62,22 +56,15 @@ static void leave_rows(void) {
 }
 
 /* Where nothing is to be reversed, copy the cells that frames on the stack hold, and free
-   the others. Those that were loaded stay where they are: they know their pairs. */
+   the others. */
 static void sweep_cells(void) {
-  CellBlock **from = T.loaded ? &T.loaded->next : &T.blocks, *old = *from;
+  CellBlock *old = T.blocks;
   size_t before = T.block_count;
-  *from = NULL;
-  T.block = T.loaded;
+  int letter;
+  T.blocks = T.block = NULL;
   T.cell = T.cell_end = NULL;
-  for (Word *at = T.at; at[-1].u != HALT;) {
-    const char *type = type_of_code(at[-1].u);
-    Word *word = at - 1 - words_of_type(type);
-    at = word;
-    for (; *type; type++) {
-      if (*type == 'l') keep_cells(&word->cell);
-      word += *type == 'u' ? 0 : *type == 'v' ? 2 : 1;
-    }
-  }
+  for (Walk w = walk_from(T.at); (letter = next_word(&w));)
+    if (letter == 'l') keep_cells(&w.word->cell);
   size_t left = (T.block_count - before) * sizeof(CellBlock);
   if (left > T.peak_cells) T.peak_cells = left;
   drop_blocks(old);
@@ -87,28 +74,17 @@ static size_t cell_bytes(void) {
   return T.block_count * sizeof(CellBlock) - (size_t)(T.cell_end - T.cell) * sizeof(Cell);
 }
 
-/* The bytes of the image of a state with the frames on the stack. Of a deep one it is a
-   bound: a recursion that goes on would walk all of them in each slice. */
+/* The bytes of a capsule of the frames on the stack. Of a deep one it is a bound: a
+   recursion that goes on would walk all of them in each slice. */
 static size_t state_bytes(void) {
-  const Word *bottom = T.stack + 1;
-  size_t words = cell_bytes() / sizeof(Cell) * (IMAGE_HEAD + 2);
-  if ((size_t)(T.at - bottom) > WALKED_WORDS) {
-    words += (IMAGE_HEAD + 1) * (size_t)(T.at - bottom) + T.row_bytes / sizeof(Word);
-    return words * sizeof(Word);
-  }
+  size_t words = CAPSULE_HEAD + 2 + (size_t)(T.at - T.stack) + 2 * cell_bytes() / sizeof(Cell);
+  int letter;
+  if ((size_t)(T.at - T.stack) > WALKED_WORDS) return words * sizeof(Word) + T.row_bytes;
   T.walk++;
-  for (const Word *at = T.at; at > bottom;) {
-    const char *type = type_of_code(at[-1].u);
-    const Word *word = at - 1 - words_of_type(type);
-    at = word;
-    for (words += IMAGE_HEAD + 1; *type; type++) {
-      words += *type == 'p' ? IMAGE_HEAD + 3 : 1;
-      if (*type == 'v' && word->row->seen != T.walk) {
-        word->row->seen = T.walk;
-        words += IMAGE_HEAD + word->row->length;
-      }
-      word += *type == 'u' ? 0 : *type == 'v' ? 2 : 1;
-    }
+  for (Walk w = walk_from(T.at); (letter = next_word(&w));) {
+    if (letter != 'v' || w.word->row->seen == T.walk) continue;
+    w.word->row->seen = T.walk;
+    words += 1 + w.word->row->length;
   }
   return words * sizeof(Word);
 }

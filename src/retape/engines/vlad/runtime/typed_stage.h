@@ -1,37 +1,9 @@
-/* A stage by typed code, from a state and back to the cotangents of its reals. */
+/* A stage by typed code, from a state and back to the cotangents of it. */
 
 #ifndef VLAD_TYPED_STAGE_H
 #define VLAD_TYPED_STAGE_H
 
-#include "typed_run.h"
-
-/* The cotangents of the first state; 0 if one is no number: the general way does not
-   multiply an infinite partial by an adjoint of zero, and knows whether it is one. */
-static int typed_cotangents(Val *result) {
-  Object *o = old_object(0, (uint32_t)T.ordinals);
-  for (size_t i = 0; i < T.ordinals; i++) o->field[i] = box(0.0);
-  for (size_t i = 0; i < T.origins; i++) {
-    Val *place = &o->field[T.origin[i].ordinal];
-    *place = box(unbox(*place) + T.adjoint[T.origin[i].slot]);
-  }
-  for (size_t i = 0; i < T.row_ordinals.count; i += 2) {
-    const Trace *t = &T.trace[T.row_ordinals.at[i]];
-    for (size_t j = 0; t->adjoint && j < t->length; j++)
-      o->field[T.row_ordinals.at[i + 1] + j] = box(t->adjoint->value[j] + 0.0);
-  }
-  for (size_t i = 0; i < T.cell_ordinals.count; i += 3) {
-    const uint64_t *run = T.cell_ordinals.at + i;
-    const Cell *cell = (const Cell *)(uintptr_t)run[0];
-    for (size_t j = 0; j < run[2]; j++)
-      o->field[run[1] + j] = box(cell[j].adjoint + 0.0);
-  }
-  for (size_t i = 0; i < T.ordinals; i++) {
-    double d = unbox(o->field[i]);
-    if (d != d) return 0;
-  }
-  *result = tagged(TAG_FRAME, o);
-  return 1;
-}
+#include "typed_capsules.h"
 
 /* The bytes of the tape. */
 static size_t tape_bytes(void) {
@@ -56,24 +28,36 @@ static void note_typed(void) {
   G.tape_nodes = 0;
 }
 
-/* Whether what a run has given is a real. */
-static int gave_real(void) { return !strcmp(typed_values[T.gives], "d"); }
+/* The value that a run has given; 0 if a vector of it has changed since. */
+static int unload_result(Val *value) {
+  const char *type = typed_values[T.gives];
+  const Word *word = T.at;
+  return unload_value(&type, &word, value);
+}
 
-static int typed_ends(int how, Val cotangents, int last, double *seed) {
-  if (!last) return how == STOPPED && seed_state(object(cotangents));
-  if (how != ENDED || !gave_real() || !is_double(cotangents)) return 0;
-  *seed = unbox(cotangents) + 0.0;
-  return 1;
+/* Put the adjoints of where a stage ends in their places; 0 if that is impossible. At a
+   run's end its value is found. */
+static int typed_ends(Val cotangents, int last, Val *value) {
+  size_t room = (size_t)(T.top - T.stack);
+  if (room > T.adjoint_room) {
+    give(T.adjoint, T.adjoint_room * sizeof(double));
+    T.adjoint_room = 0;
+    T.adjoint = take(room * sizeof(double));
+    T.adjoint_room = room;
+  }
+  if (!last) return seed_state(object(cotangents));
+  const char *type = typed_values[T.gives];
+  const Word *word = T.at;
+  return seed_given(&type, &word, cotangents) && unload_result(value);
 }
 
 static void typed_begin(void) {
   T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
-  T.origins = T.row_ordinals.count = T.cell_ordinals.count = T.ordinals = 0;
+  T.cells.count = 0;
   T.counted = (Counted){0};
   T.forgotten = 0;
-  T.marks = T.peak_live = T.peak_cells = T.most_bytes = T.peak_row_bytes = 0;
-  T.most_loaded = INT64_MAX;
+  T.peak_live = T.peak_cells = T.most_bytes = T.peak_row_bytes = 0;
   T.sweep_at = SIZE_MAX;
   if (!T.first) {
     T.first = take(sizeof(Piece));
@@ -99,35 +83,26 @@ static int typed_whole_run(int64_t fuel) {
   return how;
 }
 
-/* As `stage`; 0 if the general way has to do it, or if rows take more than `most`. */
-static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t most,
+static int typed_stage(Val first, int64_t fuel, Val cotangents, int last, size_t most,
                        Val *value, Val *result) {
-  if (!is_typed || fuel <= 0) return 0;
-  double seed = 0.0;
-  int done = 0, at = shadow(cotangents);
+  if (!is_typed) return REFUSED;
+  if (fuel <= 0) return LONGER;
+  int done = REFUSED, at = shadow(cotangents), at_first = shadow(first);
   typed_begin();
-  if (load_state(frame)) {
+  if (load_state(first)) {
     T.most_bytes = most;
     int how = last ? typed_whole_run(fuel) : typed_run(fuel);
-    if (how == STOPPED || how == ENDED) {
-      size_t room = (size_t)(T.top - T.stack);
-      if (room > T.adjoint_room) {
-        give(T.adjoint, T.adjoint_room * sizeof(double));
-        T.adjoint_room = 0;
-        T.adjoint = take(room * sizeof(double));
-        T.adjoint_room = room;
-      }
-      if (typed_ends(how, G.shadow[at], last, &seed)) {
-        double given = last ? T.at->d : 0.0;
-        leave_rows();
-        Word *end = T.tape;
-        Piece *piece = T.piece;
-        typed_reverse(seed);
-        T.tape = end, T.piece = piece;
-        note_typed();
-        done = typed_cotangents(result);
-        if (last) *value = box(given);
-      }
+    if (last && (how == STOPPED || how == FILLED)) done = LONGER;
+    if (how == (last ? ENDED : STOPPED) && typed_ends(G.shadow[at], last, value)) {
+      int at_value = shadow(last ? *value : NOTHING);
+      leave_rows();
+      Word *end = T.tape;
+      Piece *piece = T.piece;
+      typed_reverse();
+      T.tape = end, T.piece = piece;
+      note_typed();
+      if (typed_cotangents(G.shadow[at_first], result)) done = DONE;
+      if (last) *value = G.shadow[at_value];
     }
   }
   G.shadows = at;
@@ -145,9 +120,8 @@ static void typed_end(void) {
   free(T.trace);
   free(T.stack);
   free(T.adjoint);
-  free(T.origin);
-  free(T.row_ordinals.at);
-  free(T.cell_ordinals.at);
+  free(T.loaded_rows.at);
+  free(T.cells.at);
 }
 
 #endif

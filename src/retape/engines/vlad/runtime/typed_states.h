@@ -1,4 +1,9 @@
-/* States as typed frames, and cotangents as the adjoints beside them. */
+/* What comes into typed code from outside, and what goes out: a function's argument, its
+   value, and the cotangent of that. And a walk of what frames on the stack hold.
+
+   Types are text: `d` a real, `i` one whose adjoint is always zero, `W` and `w` such that
+   are whole, `b` a boolean, `v` a vector of reals, `l` a list of reals; `u` the empty tuple
+   and `p` with two types a pair, which have no words of their own. */
 
 #ifndef VLAD_TYPED_STATES_H
 #define VLAD_TYPED_STATES_H
@@ -10,153 +15,9 @@ static void push_word(Word w) {
   *T.at++ = w;
 }
 
-static void push_origin(size_t ordinal) {
-  if (UNLIKELY(T.origins == T.origin_room)) {
-    size_t room = T.origin_room ? 2 * T.origin_room : 64;
-    T.origin =
-        resized(T.origin, T.origin_room * sizeof(Origin), room * sizeof(Origin));
-    T.origin_room = room;
-  }
-  T.origin[T.origins++] = (Origin){(size_t)(T.at - T.stack), ordinal};
-}
-
-/* Types as text: `d` a real, `i` one whose adjoint is always zero, `W` and `w` such that
-   are whole, `b` a boolean, `u`
-   the empty tuple, `v` a vector of reals, `l` a list of reals, `p` and two types a pair. */
-
-/* The number that a thing was given when a walk met it first, or a new one. */
-static size_t numbered(const void *thing, size_t fresh, int *is_new) {
-  size_t i = met_place(thing);
-  *is_new = !met.key[i];
-  if (met.key[i]) return (size_t)met.copy[i];
-  met.key[i] = thing;
-  met.copy[i] = fresh;
-  if (2 * ++met.count > met.room) met_grow();
-  return fresh;
-}
-
-static int load_row(Val v) {
-  int is_new;
-  if (tag_of(v) != TAG_VECTOR) return 0;
-  refresh(object(v));
-  const Object *a = array_of(object(v));
-  uint32_t length = length_of(a);
-  size_t i = met_place(object(v));
-  Row *row;
-  if (met.key[i]) {
-    row = (Row *)(uintptr_t)met.copy[i];
-  } else {
-    for (uint32_t j = 0; j < length; j++)
-      if (!is_double(a->field[ARRAY_HEAD + j])) return 0;
-    row = new_row(length);
-    memcpy(row->value, a->field + ARRAY_HEAD, length * sizeof(double));
-    numbered(object(v), (size_t)(uintptr_t)row, &is_new);
-    push(&T.row_ordinals, row->trace);
-    push(&T.row_ordinals, T.ordinals);
-    T.ordinals += length;
-  }
-  push_word((Word){.row = row});
-  push_word((Word){.u = row->version});
-  return 1;
-}
-
-/* What typed code has as an integer: not the negative zero, which is none. */
-static int is_whole(double d) {
-  return fabs(d) <= (double)MOST_WHOLE && floor(d) == d && !(d == 0.0 && signbit(d));
-}
-
-/* Push what is at a place of the state, as words; 0 if it is not of the type. The walk
-   is that of `graph_walk`, so that the ordinals of reals are its. */
-static int load_typed(const char **type, const Val *place) {
-  int is_new;
-  Val v = *place;
-  switch (*(*type)++) {
-    case 'W':
-    case 'w':
-      if (!is_double(v) || !is_whole(unbox(v))) return 0;
-      /* fall through */
-    case 'd':
-    case 'i': {
-      if (!is_double(v)) return 0;
-      size_t ordinal = numbered(place, T.ordinals, &is_new);
-      if (is_new) T.ordinals++;
-      if ((*type)[-1] == 'd' || (*type)[-1] == 'W') push_origin(ordinal);
-      push_word((Word){.d = unbox(v)});
-      return 1;
-    }
-    case 'b':
-      if (v != TRUE && v != FALSE) return 0;
-      push_word((Word){.u = v == TRUE});
-      return 1;
-    case 'u': return v == EMPTY;
-    case 'v': return load_row(v);
-    case 'l': {
-      Cell *list;
-      if (!load_list(v, &list)) return 0;
-      push_word((Word){.cell = list});
-      return 1;
-    }
-    case 'p': {
-      if (tag_of(v) != TAG_PAIR || (object(v)->header & IS_STATIC)) return 0;
-      size_t mark = numbered(object(v), T.marks + 1, &is_new);
-      if (mark & IS_CELL) return 0;
-      push_word((Word){.u = mark});
-      T.marks += (uint64_t)is_new;
-      return load_typed(type, &object(v)->field[0]) &&
-             load_typed(type, &object(v)->field[1]);
-    }
-    default: return 0;
-  }
-}
-
-/* Take from `given` the cotangents of words from `*slot` on, as a walk of the last state
-   would meet them. 0 if there are too few, or one where there can be none. */
-static int seed_typed(const char **type, size_t *slot, const Val *given, size_t count,
-                      size_t *n, int seen) {
-  int is_new;
-  switch (*(*type)++) {
-    case 'W':
-    case 'd':
-      T.adjoint[(*slot)++] = 0.0;
-      if (seen) return 1;
-      if (*n >= count || !is_double(given[*n])) return 0;
-      T.adjoint[*slot - 1] = unbox(given[(*n)++]);
-      return 1;
-    case 'w':
-    case 'i':
-      ++*slot;
-      if (seen) return 1;
-      return *n < count && is_double(given[*n]) && unbox(given[(*n)++]) == 0.0;
-    case 'b': ++*slot; return 1;
-    case 'u': return 1;
-    case 'l': return seed_list(T.stack[(*slot)++].cell, given, count, n);
-    case 'v': {
-      Row *row = T.stack[*slot].row;
-      if (row->version != T.stack[*slot + 1].u) return 0;
-      *slot += 2;
-      if (row->seen == T.walk) return 1;
-      row->seen = T.walk;
-      if (*n + row->length > count) return 0;
-      double *adjoint = adjoint_of(row->trace);
-      for (uint32_t j = 0; j < row->length; j++, ++*n) {
-        if (!is_double(given[*n])) return 0;
-        adjoint[j] = unbox(given[*n]);
-      }
-      return 1;
-    }
-    default: {
-      uint64_t mark = T.stack[(*slot)++].u;
-      numbered((const void *)(uintptr_t)(mark << 4 | 1), 0, &is_new);
-      return seed_typed(type, slot, given, count, n, seen || !is_new) &&
-             seed_typed(type, slot, given, count, n, seen || !is_new);
-    }
-  }
-}
-
-static size_t words_of_type(const char *type) {
-  size_t words = 0;
-  for (; *type; type++) words += *type == 'u' ? 0 : *type == 'v' ? 2 : 1;
-  return words;
+static int has_adjoint(char letter) { return letter == 'd' || letter == 'W'; }
+static size_t words_of(char letter) {
+  return letter == 'p' || letter == 'u' ? 0 : letter == 'v' ? 2 : 1;
 }
 
 static const char *type_of_code(uint64_t code) {
@@ -165,13 +26,79 @@ static const char *type_of_code(uint64_t code) {
   return typed_frames[code];
 }
 
-static int load_fields(uint64_t code, const Object *o, size_t first, size_t end) {
-  const char *type = type_of_code(code);
-  if (!type) return 0;
-  for (size_t i = first; i < end; i++)
-    if (!load_typed(&type, &o->field[i])) return 0;
-  push_word((Word){.u = code});
-  return *type == 0;
+/* A walk of the words of frames, from the top one down. */
+typedef struct Walk {
+  Word *below, *word, *next;
+  const char *type;
+} Walk;
+
+static Walk walk_from(Word *at) { return (Walk){at, NULL, NULL, ""}; }
+
+/* The letter of the next one, which is then at `word`; 0 at the end. */
+static int next_word(Walk *w) {
+  for (;;) {
+    if (!*w->type) {
+      uint64_t code = w->below[-1].u;
+      if (code == HALT) return 0;
+      w->type = type_of_code(code);
+      w->below--;
+      for (const char *t = w->type; *t; t++) w->below -= words_of(*t);
+      w->next = w->below;
+      continue;
+    }
+    char letter = *w->type++;
+    w->word = w->next;
+    w->next += words_of(letter);
+    if (w->next != w->word) return letter;
+  }
+}
+
+static int load_row(Val v) {
+  if (tag_of(v) != TAG_VECTOR) return 0;
+  refresh(object(v));
+  const Object *a = array_of(object(v));
+  uint32_t length = length_of(a);
+  for (uint32_t j = 0; j < length; j++)
+    if (!is_double(a->field[ARRAY_HEAD + j])) return 0;
+  Row *row = new_row(length);
+  memcpy(row->value, a->field + ARRAY_HEAD, length * sizeof(double));
+  push_word((Word){.row = row});
+  push_word((Word){.u = 0});
+  return 1;
+}
+
+/* What typed code has as an integer: not the negative zero, which is none. */
+static int is_whole(double d) {
+  return fabs(d) <= (double)MOST_WHOLE && floor(d) == d && !(d == 0.0 && signbit(d));
+}
+
+/* Push a value of a type as words; 0 if it is of another. */
+static int load_value(const char **type, Val v) {
+  Cell *list;
+  switch (*(*type)++) {
+    case 'W':
+    case 'w':
+      if (!is_double(v) || !is_whole(unbox(v))) return 0;
+      /* fall through */
+    case 'd':
+    case 'i':
+      if (!is_double(v)) return 0;
+      push_word((Word){.d = unbox(v)});
+      return 1;
+    case 'b':
+      if (v != TRUE && v != FALSE) return 0;
+      push_word((Word){.u = v == TRUE});
+      return 1;
+    case 'u': return v == EMPTY;
+    case 'v': return load_row(v);
+    case 'l':
+      if (!load_list(v, &list)) return 0;
+      push_word((Word){.cell = list});
+      return 1;
+    default:
+      return tag_of(v) == TAG_PAIR && load_value(type, object(v)->field[0]) &&
+             load_value(type, object(v)->field[1]);
+  }
 }
 
 /* The argument and the variables of a closure, in the order of `application`. */
@@ -180,54 +107,81 @@ static int load_application(const Object *o) {
   if (tag_of(f) != TAG_CLOSURE) return 0;
   uint64_t code = ENTER_BY | code_of(object(f));
   const char *type = type_of_code(code);
-  if (!type || !load_typed(&type, &o->field[1])) return 0;
+  push_word((Word){.u = HALT});
+  if (!type || !load_value(&type, o->field[1])) return 0;
   if (!(object(f)->header & IS_STATIC))
     for (uint32_t i = 0; i < size_of(object(f)); i++)
-      if (!load_typed(&type, &object(f)->field[i])) return 0;
+      if (!load_value(&type, object(f)->field[i])) return 0;
   push_word((Word){.u = code});
   return *type == 0;
 }
 
-/* A state as typed frames, the outermost first. */
-static int load_state(Val frame) {
-  met_clear();
-  walk_a.count = 0;
-  for (Val k = frame; code_of(object(k)) != HALT; k = object(k)->field[0])
-    push(&walk_a, k);
-  push_word((Word){.u = HALT});
-  while (walk_a.count) {
-    const Object *o = object(walk_a.at[--walk_a.count]);
-    uint64_t code = code_of(o);
-    if (code == RETURN) {
-      uint64_t to = T.at[-1].u;
-      if (to == HALT || !load_fields(RETURN_TO | to, o, 1, 2)) return 0;
-    } else if (code == APPLY) {
-      if (!load_application(o)) return 0;
-    } else if (!load_fields(code, o, 1, size_of(o))) {
-      return 0;
+/* The value of words of a type; 0 if a vector of it has changed since. */
+static int unload_value(const char **type, const Word **word, Val *value) {
+  switch (*(*type)++) {
+    case 'b': *value = boolean((int)(*word)++->u); return 1;
+    case 'u': *value = EMPTY; return 1;
+    case 'l': *value = unload_list((*word)++->cell); return 1;
+    case 'v': {
+      const Row *row = (*word)[0].row;
+      if (row->version != (*word)[1].u) return 0;
+      *word += 2;
+      Object *array = new_array(row->length);
+      memcpy(array->field + ARRAY_HEAD, row->value, row->length * sizeof(double));
+      *value = version(old_object(0, VECTOR_WORDS), array);
+      return 1;
     }
+    case 'p': {
+      Val car, cdr;
+      if (!unload_value(type, word, &car) || !unload_value(type, word, &cdr)) return 0;
+      *value = make_pair(car, cdr);
+      return 1;
+    }
+    default: *value = box((*word)++->d); return 1;
+  }
+}
+
+/* Add the cotangent of an array to the adjoints of its row; 0 if it is none. */
+static int seed_row(const Row *row, Val given) {
+  if (tag_of(given) != TAG_VECTOR) return 0;
+  refresh(object(given));
+  const Object *a = array_of(object(given));
+  if (length_of(a) != row->length) return 0;
+  double *adjoint = adjoint_of(row->trace);
+  for (uint32_t j = 0; j < row->length; j++) {
+    if (!is_double(a->field[ARRAY_HEAD + j])) return 0;
+    adjoint[j] += unbox(a->field[ARRAY_HEAD + j]);
   }
   return 1;
 }
 
-/* The cotangents of the last state, in the order in which a walk meets its reals. */
-static int seed_state(const Object *given) {
-  size_t count = size_of(given), n = 0;
-  met_clear();
-  T.walk++;
-  walk_a.count = 0;
-  for (const Word *at = T.at; at[-1].u != HALT;) {
-    push(&walk_a, (uint64_t)(at - T.stack - 1));
-    at -= words_of_type(type_of_code(at[-1].u)) + 1;
+static int seed_list(Cell *c, Val given) {
+  for (; c; c = c->next, given = object(given)->field[1]) {
+    if (tag_of(given) != TAG_PAIR || !is_double(object(given)->field[0])) return 0;
+    c->adjoint += unbox(object(given)->field[0]) + 0.0;
   }
-  while (walk_a.count) {
-    size_t end = walk_a.at[--walk_a.count];
-    const char *type = type_of_code(T.stack[end].u);
-    size_t slot = end - words_of_type(type);
-    while (*type)
-      if (!seed_typed(&type, &slot, given->field, count, &n, 0)) return 0;
+  return given == EMPTY;
+}
+
+/* Put the cotangent of a run's value where the adjoints of its words are; 0 if it has
+   another shape, or derivatives. */
+static int seed_given(const char **type, const Word **word, Val given) {
+  const Word *w = *word;
+  char letter = *(*type)++;
+  *word += words_of(letter);
+  switch (letter) {
+    case 'b': return given == boolean((int)w->u);
+    case 'u': return given == EMPTY;
+    case 'l': return seed_list(w->cell, given);
+    case 'v': return w->row->version == w[1].u && seed_row(w->row, given);
+    case 'p':
+      return tag_of(given) == TAG_PAIR && seed_given(type, word, object(given)->field[0]) &&
+             seed_given(type, word, object(given)->field[1]);
+    default:
+      if (!is_double(given)) return 0;
+      T.adjoint[w - T.stack] = unbox(given) + 0.0;
+      return 1;
   }
-  return n == count;
 }
 
 #endif

@@ -8,7 +8,7 @@ from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
     words_in,
 )
-from retape.engines.vlad.compiler.adjoint._tables import given_types, type_of_value
+from retape.engines.vlad.compiler.adjoint._tables import given_shapes, given_types
 from retape.engines.vlad.compiler.ir._ir import Atom, Cont, Register, letter_of
 from retape.engines.vlad.compiler.typed._form import (
     Frame,
@@ -18,8 +18,8 @@ from retape.engines.vlad.compiler.typed._form import (
 )
 from retape.engines.vlad.compiler.typed._ways import Ways
 
-TYPES = {"d": "double", "b": "int", "v": "Row *", "l": "Cell *", "m": "uint64_t"}
-FIELDS = {"d": "d", "b": "u", "v": "row", "l": "cell", "m": "u"}
+TYPES = {"d": "double", "b": "int", "v": "Row *", "l": "Cell *"}
+FIELDS = {"d": "d", "b": "u", "v": "row", "l": "cell"}
 ON_TAPE = {"d": "d", "v": "u", "l": "cell"}
 
 
@@ -138,9 +138,8 @@ class FrameEmission:
         """The way out: the value's words stand behind the frames."""
         self.line("case HALT:")
         self.line("switch (T.gives) {")
-        shapes = {type_of_value(f.result): f for f in self.program.functions.values()}
-        for text, number in self.given.items():
-            words = self.registers(tuple(parts_of(shapes[text].result)))
+        for number, shape in given_shapes(self.program):
+            words = self.registers(tuple(parts_of(shape)))
             self.line(f"case {number}: STACK({len(words)})")
             for i, (name, field) in enumerate(words):
                 self.line(f"  sp[{i}].{field} = {_to_word(name)};")

@@ -41,7 +41,7 @@ PART_WAYS = 60
 HALT = 0
 """The code of the last frame, of any part: see `runtime/program.h`."""
 
-_NO_REVERSE = "void typed_reverse(double seed) { (void)seed; }"
+_NO_REVERSE = "void typed_reverse(void) {}"
 
 _OF_ANY_PART, _OF_FIRST_PART = 1, 2
 """Numbers on the tape that are the runtime's: see `runtime/typed.h`."""
@@ -202,7 +202,7 @@ def _reverse(emission: ReverseEmission, parts: Sequence[TypedProgram]) -> Iterat
             numbers[int(found)] = number
     yield from _functions("uint64_t", "reverse", "uint64_t", len(texts))
     yield from _part_table("reverse_part_of", numbers)
-    yield "void typed_reverse(double seed) {"
+    yield "void typed_reverse(void) {"
     yield from (f"  {name} = 0.0;" for name in static)
     yield from ("  REVERSE_BY_PARTS", "}")
 

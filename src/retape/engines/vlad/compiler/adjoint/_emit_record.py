@@ -339,9 +339,6 @@ class RecordEmission(FrameEmission):
         (row,) = term.args
         self.line(f"{self.slot(term.var)} = {self.atom(row)}->length;")
 
-    def _mark(self, term: Let) -> None:
-        self.line(f"{self.slot(term.var)} = ++T.marks;")
-
 
 def _run(loop: Way) -> str:
     """How many times a loop's way was taken in a row."""
@@ -356,6 +353,5 @@ _ON_OBJECTS: dict[str, Callable[[RecordEmission, Let], None]] = {
     MATRIX_PRODUCT: record_product,
     MAKE_VECTOR: RecordEmission._make,
     VECTOR_LENGTH: RecordEmission._length,
-    "mark": RecordEmission._mark,
     **LISTS,
 }

@@ -15,8 +15,13 @@ from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
     words_in,
 )
+from retape.engines.vlad.compiler.adjoint._tables import given_shapes
 from retape.engines.vlad.compiler.ir._ir import Atom, Cont, Register, letter_of
-from retape.engines.vlad.compiler.typed._form import TypedFunction, TypedProgram
+from retape.engines.vlad.compiler.typed._form import (
+    TypedFunction,
+    TypedProgram,
+    parts_of,
+)
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 
@@ -53,7 +58,15 @@ class ReverseEmission:
 
     def seeded(self) -> None:
         """The case of a run's end, with which the reverse of its last stage begins."""
-        self._line("case TAPE_END: q0 = T.seed; goto NEXT;")
+        self._line("case TAPE_END:")
+        self._line("switch (T.gives) {")
+        for number, shape in given_shapes(self.program):
+            self._line(f"case {number}:")
+            for at, name in self.places.returned_parts(tuple(parts_of(shape))):
+                self._line(f"  {name} = ap[{at}];")
+            self._line("  break;")
+        self._line("}")
+        self._line("goto NEXT;")
 
     def way(self, way: Way) -> None:
         """The case of a way."""

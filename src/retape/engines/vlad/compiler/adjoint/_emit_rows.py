@@ -19,7 +19,6 @@ from retape.engines.vlad.compiler.typed._row_operations import (
     CELL,
     ItemCode,
     each_takes,
-    row_operands,
 )
 from retape.engines.vlad.language._each import Each, ItemOf, each_of
 from retape.engines.vlad.operators._partials import filled
@@ -169,7 +168,7 @@ def _backward(name: str, each: Each, operand: int) -> Iterator[str]:
 def record_each(emission: "FrameEmission", term: Let) -> None:
     """An operator on whole rows, run."""
     each = _each(term.op)
-    operands = row_operands(term)
+    operands = term.args
     rows = [arg for arg in operands if isinstance(arg, Register) and arg.kind == "v"]
     for row in dict.fromkeys(rows):
         version = emission.version(row)
@@ -213,7 +212,7 @@ def reverse_each(
         for i, text in enumerate(texts)
     ]
     args = ", ".join([made, *given])
-    for i, arg in enumerate(row_operands(step)):
+    for i, arg in enumerate(step.args):
         call = f"{functions.back(step.op, i)}({args})"
         if each.kinds[i] == "v":
             yield None, f"{call};"
@@ -236,7 +235,7 @@ def record_dot(emission: "FrameEmission", term: Let) -> None:
 
 def record_product(emission: "FrameEmission", term: Let) -> None:
     """A row that is the product of two matrices."""
-    _, rows, columns, a, b = term.args
+    rows, columns, a, b = term.args
     assert isinstance(a, Register) and isinstance(b, Register)
     x, y, c = emission.slot(a), emission.slot(b), emission.slot(term.var)
     emission.line(f"ROW_CURRENT({x}, {emission.version(a)})")

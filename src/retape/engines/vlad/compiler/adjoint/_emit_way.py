@@ -20,7 +20,6 @@ from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import (
     CELL,
     is_each,
-    row_operands,
 )
 from retape.engines.vlad.compiler.typed._ways import Passed, Way, Ways
 from retape.engines.vlad.operators._partials import filled
@@ -201,7 +200,7 @@ class WayReverse:
         elif step.op == OWN_SET:
             self._own_set(step)
         elif step.op == MATRIX_PRODUCT:
-            _, _, columns, a, b = (self._atom(arg) for arg in step.args)
+            _, columns, a, b = (self._atom(arg) for arg in step.args)
             made = self.names.slot(step.var)
             self._line(f"row_product_back({made}, {columns}, {a}, {b});")
             self._line(f"row_ends({made});")
@@ -250,7 +249,7 @@ class WayReverse:
         self._line(f"if ({made} != {old}) {{ {back} }}")
 
     def _each(self, step: Let, made: str) -> None:
-        texts = [self._atom(arg) for arg in row_operands(step)]
+        texts = [self._atom(arg) for arg in step.args]
         test, other = "", ""
         if step.var.kind == "v":
             self._line(f"const int used_{made} = row_is_used({made});")

@@ -110,7 +110,7 @@ class AdjointPlaces:
         useful: frozenset[Register],
     ) -> None:
         self.names, self.useful = names, useful
-        self.returned: dict[str, None] = {"q0": None}
+        self.returned: dict[str, None] = {}
         atoms: list[Atom] = []
         for function in program.functions.values():
             atoms += [*function.params, *function.live]

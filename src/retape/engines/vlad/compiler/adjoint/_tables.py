@@ -47,6 +47,13 @@ def given_types(program: TypedProgram) -> dict[str, int]:
     return {text: i for i, text in enumerate(dict.fromkeys(texts), start=1)}
 
 
+def given_shapes(program: TypedProgram) -> Iterator[tuple[int, Shape]]:
+    """A shape of each of these types, with its number."""
+    shapes = {type_of_value(f.result): f.result for f in program.functions.values()}
+    for text, number in given_types(program).items():
+        yield number, shapes[text]
+
+
 def type_of_value(shape: Shape) -> str:
     """The type of a value as text, in which each double is a real."""
     return _type(shape, lambda _: "d")

@@ -15,7 +15,7 @@ closure for each continuation, is here a frame only where a call is not a tail c
 
 In typed code (`typed/_lower_typed`) a variable has a kind, and a value is as many
 variables as it has numbers: there are continuations and returns of several, and `stop`
-is where the general way has to go on. Elsewhere a value is one.
+is where typed code gives up a run. Elsewhere a value is one.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Register(str):
 
     Attributes:
         kind: x for any value; of typed code d (double), b (boolean), v (vector of
-            doubles), l (list of doubles) or m (mark).
+            doubles) or l (list of doubles).
     """
 
     __slots__ = ("kind",)

@@ -16,7 +16,7 @@ from retape.engines.vlad.values._values import (
 )
 from retape.engines.vlad.values._vectors import bad_index, bad_length, no_vector
 
-OVER_BUDGET = 17
+OVER_BUDGET, GAVE_UP_TYPED = 17, 18
 
 
 def describe(

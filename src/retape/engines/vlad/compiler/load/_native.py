@@ -10,7 +10,11 @@ from typing import Any, NamedTuple, NoReturn
 from retape._errors import BudgetError, UnsupportedError
 from retape.engines.vlad.compiler._pipeline import Compiled
 from retape.engines.vlad.compiler.ir._ir import all_functions
-from retape.engines.vlad.compiler.load._faults import OVER_BUDGET, describe
+from retape.engines.vlad.compiler.load._faults import (
+    GAVE_UP_TYPED,
+    OVER_BUDGET,
+    describe,
+)
 from retape.engines.vlad.compiler.load._interface import (
     EXTERNAL,
     HOST,
@@ -67,6 +71,10 @@ class Allocated(NamedTuple):
 Checkpoint = Callable[[int, int, int, int], int]
 """Handles of a first state, a cotangent and the value, and the length, to a result's
 handle."""
+
+
+class GaveUp(Exception):
+    """Typed code cannot do a run that it has counted; boxed code begins it again."""
 
 
 class Native:
@@ -226,6 +234,8 @@ class Native:
         if error is not None:
             raise error
         sites = self.compiled.module.sites
+        if request.a == GAVE_UP_TYPED:
+            raise GaveUp
         if request.a == OVER_BUDGET:
             raise BudgetError(
                 "the run takes more memory than its plan's budget; pass a larger one"
@@ -329,6 +339,8 @@ class Native:
     def _host_checkpoint(self, *job: int) -> int:
         try:
             return self._checkpoint(*job)
+        except GaveUp:
+            return -2
         except BaseException as error:  # noqa: BLE001 - re-raised by `call`
             self.error = error
             return -1

@@ -1,9 +1,8 @@
 """Typed code: the intermediate form whose variables are doubles, booleans and rows.
 
-A tuple is its parts, and a mark, which tells it from others that are equal: a state's
-reals are counted once where a tuple is in it twice. A list is a cell: a double and a
-list, or none. A frame is what waits for a call, word by word; a function that may be
-entered from a state has one, too, for its own variables.
+A tuple is its parts. A list is a cell: a double and a list, or none. A frame is what
+waits for a call, word by word; a function that may be entered from a state has one,
+too, for its own variables.
 """
 
 from collections.abc import Iterator
@@ -28,15 +27,13 @@ Shape: TypeAlias = "Atom | tuple[()] | Tuple"
 class Tuple:
     """A pair as its parts."""
 
-    mark: Atom
     car: Shape
     cdr: Shape
 
 
 def parts_of(shape: Shape) -> Iterator[Atom]:
-    """The words of a value, from left to right, a mark before its parts."""
+    """The words of a value, from left to right."""
     if isinstance(shape, Tuple):
-        yield shape.mark
         yield from parts_of(shape.car)
         yield from parts_of(shape.cdr)
     elif not isinstance(shape, tuple):

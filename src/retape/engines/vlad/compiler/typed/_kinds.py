@@ -5,7 +5,7 @@
 
 What an operator takes and gives determines kinds, and what is passed on has one kind
 everywhere. A variable that is used as two kinds is `mixed`, and a function with one is
-left to the general way. A kind that contains itself as what follows a real is a list.
+left to boxed code. A kind that contains itself as what follows a real is a list.
 Kinds are trusted within typed code only: what comes from outside is looked at when it
 comes.
 """

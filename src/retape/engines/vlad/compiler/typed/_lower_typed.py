@@ -143,9 +143,8 @@ class TypedLowering:
 
     def _of_kind(self, name: str, kind: Kind) -> Shape:
         if isinstance(kind, tuple):
-            mark = self._slot(name, "m")
             car, cdr = kind
-            return Tuple(mark, self._of_kind(name, car), self._of_kind(name, cdr))
+            return Tuple(self._of_kind(name, car), self._of_kind(name, cdr))
         return () if kind == UNIT else self._slot(name, _LETTERS.get(kind, "d"))
 
     def _slot(self, name: str, kind: str) -> Register:
@@ -161,7 +160,7 @@ class TypedLowering:
             self._search(fun.body, bindings)
 
     def _search(self, term: Term, bindings: Bindings) -> None:
-        """Functions inside one that is left to the general way."""
+        """Functions inside one that is boxed code."""
         stack: list[tuple[Term, Bindings]] = [(term, bindings)]
         while stack:
             top, known = stack.pop()
@@ -234,7 +233,7 @@ class TypedLowering:
                 cdr = self._taken(pattern.cdr, names, bindings)
                 if car is None or cdr is None:
                     return None
-                return Tuple(self._slot("argument", "m"), car, cdr)
+                return Tuple(car, cdr)
 
     def _term(self, term: Term, known: Bindings) -> Term:
         match term:
@@ -285,10 +284,7 @@ class TypedLowering:
             assert isinstance(kind, tuple), "kinds agree"
             args = zip(term.args, kind, strict=True)
             car, cdr = (shape_of(a, known, of) for a, of in args)
-            mark = self._slot(term.var, "m")
-            pair = Tuple(mark, car, cdr)
-            body = self._term(term.body, {**known, term.var: pair})
-            return Let(mark, "mark", (), -1, body)
+            return self._term(term.body, {**known, term.var: Tuple(car, cdr)})
         if term.op in LIST_TESTS:
             return self._list_test(term, known)
         args = tuple(part for a in term.args for part in parts_of(shape_of(a, known)))

@@ -148,7 +148,7 @@ def _unchanged(way: Way, same: dict[Atom, Atom]) -> set[Atom]:
 
 def _is_changing(op: str) -> bool:
     """Whether an operator does not give the same of the same operands."""
-    return op in (VECTOR_REF, "mark", CELL) or gives_another(op)
+    return op in (VECTOR_REF, CELL) or gives_another(op)
 
 
 def _taken(

@@ -194,26 +194,19 @@ def gives_another(op: str) -> bool:
     return op in (*_GIVING_ROWS, *PRODUCTS) or is_each(op)
 
 
-def row_operands(step: Let) -> tuple[Atom, ...]:
-    """The operands; where they are a list, without its marks."""
-    return tuple(arg for arg in step.args if letter_of(arg) != "m")
-
-
 def each_atoms(step: Let) -> tuple[Atom, ...]:
     """What the reverse of an operator on each item takes: rows for their adjoints."""
     read = each_takes(step.op).operands
     taken = [
-        arg
-        for i, arg in enumerate(row_operands(step))
-        if letter_of(arg) == "v" or i in read
+        arg for i, arg in enumerate(step.args) if letter_of(arg) == "v" or i in read
     ]
     made = (step.var,) if step.var.kind == "v" else ()
     return (*made, *(arg for arg in taken if isinstance(arg, Register)))
 
 
 def product_takes(step: Let) -> tuple[Atom, ...]:
-    """What the reverse of a product takes; the shape is its parts, after a mark."""
+    """What the reverse of a product takes."""
     if step.op == VECTOR_DOT:
         return step.args
-    _, _, columns, a, b = step.args
+    _, columns, a, b = step.args
     return (step.var, columns, a, b)

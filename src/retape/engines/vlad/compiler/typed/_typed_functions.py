@@ -1,8 +1,8 @@
 """Analysis: which functions can be typed code.
 
 Those whose variables all have a kind, that apply nothing but operators of typed code,
-and that call only such functions. A function without them is the general way's, and so
-are those that call it.
+and that call only such functions. A function without them is boxed code, and so are
+those that call it.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,6 @@ from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.typed._kinds import (
     LIST_TESTS,
     MIXED,
-    REAL,
     Kinds,
     signature_of,
 )
@@ -100,8 +99,8 @@ def differentiates(module: Lowered) -> bool:
 def is_seldom_boxed(typable: Typable) -> bool:
     """Whether the boxed form of a program says what a fault is, and nothing else.
 
-    What is not typed then calls nothing, and takes gradients of typed functions that
-    give a real. Forward mode applies the boxed form.
+    What is not typed then calls nothing, and takes gradients of typed functions.
+    Forward mode applies the boxed form.
     """
     module, typed = typable.module, typable.functions
     taken = typed & set(module.definitions.values())
@@ -114,7 +113,7 @@ def is_seldom_boxed(typable: Typable) -> bool:
         if isinstance(term, Close):
             taken.add(term.function)
         taken |= {a.function for a in atoms_of(term) if isinstance(a, FunRef)}
-    return all(i in typed and typable.kinds.result(i) == REAL for i in taken)
+    return taken <= typed
 
 
 def _callees(fun: Fun) -> set[int]:

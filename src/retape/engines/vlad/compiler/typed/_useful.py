@@ -37,7 +37,6 @@ from retape.engines.vlad.compiler.typed._row_operations import (
     SETS,
     gives_row,
     is_each,
-    row_operands,
 )
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import MAKE_VECTOR, names_with
@@ -98,7 +97,7 @@ def _operand_flows(term: Let, found: set[Register], flows: Flow) -> None:
     elif term.op == MAKE_VECTOR:
         found |= {a for a in term.args[1:] if isinstance(a, Register)}
     elif is_each(term.op):
-        for arg in row_operands(term):
+        for arg in term.args:
             if gives_row(term) and isinstance(arg, Register):
                 found.add(arg)
             flows(arg, term.var)

@@ -103,7 +103,7 @@ def find_ways(program: TypedProgram, useful: frozenset[Register]) -> Ways:
     """All ways of all blocks, numbered.
 
     Raises:
-        TooManyWays: If there are so many that the general way is to be preferred.
+        TooManyWays: If there are so many that boxed code is to be preferred.
     """
     finder = _Finder(useful)
     finder.found.framed = {join.name for join in program.returns.values()}

@@ -2,7 +2,7 @@
 
 What is a place of a vector, or is counted with one, is demanded to be whole. A demanded
 variable that comes from outside is looked at once, when a state is loaded; a function
-to which something else is given there is left to the general way. All others have to be
+to which something else is given there is left to boxed code. All others have to be
 whole by what they are computed from. Whole is what is an integer of at most 2**53, and
 not the negative zero, which an integer could not be.
 """
