@@ -250,10 +250,10 @@ static int export_row(Val v) {
   return 1;
 }
 
-/* Value a as tokens and reals, from left to right; tokens in r, reals in s. */
-static void export_value(Request *q) {
+/* A value as tokens and reals, from left to right; tokens in r, reals in s. */
+static void export_to(Request *q, Val value) {
   export_tokens.count = export_reals.count = walk_a.count = 0;
-  push(&walk_a, G.handle[q->a]);
+  push(&walk_a, value);
   while (walk_a.count) {
     Val v = walk_a.at[--walk_a.count];
     int32_t token = A_REAL;
@@ -274,6 +274,8 @@ static void export_value(Request *q) {
   q->r = (int64_t)export_tokens.count;
   q->s = (int64_t)export_reals.count;
 }
+/* The same of value a. */
+static void export_value(Request *q) { export_to(q, G.handle[q->a]); }
 EXPORT int vlad_export(Request *q) { return guarded(export_value, q); }
 
 EXPORT void vlad_exported(int32_t *tokens, double *reals) {
@@ -283,7 +285,7 @@ EXPORT void vlad_exported(int32_t *tokens, double *reals) {
 }
 
 /* A value from a tokens and b reals. */
-static void import_value(Request *q) {
+static Val imported(const Request *q) {
   const double *real = q->reals + q->b;
   walk_a.count = 0;
   for (int64_t i = q->a; i-- > 0;) {
@@ -321,27 +323,29 @@ static void import_value(Request *q) {
       }
     }
   }
-  q->r = new_handle(walk_a.at[0]);
+  return walk_a.at[0];
 }
+static void import_value(Request *q) { q->r = new_handle(imported(q)); }
 EXPORT int vlad_import(Request *q) { return guarded(import_value, q); }
 
 /* Apply function c to a tokens and b reals: what the value is exported as, tokens in r
    and reals in s. If there is room, for d reals where the argument's are and for e tokens
    in words, it is there, and t is 1. */
 static void call_program(Request *q) {
-  int64_t tokens = q->a;
-  import_value(q);
-  Val argument = G.handle[q->r];
-  free_handle(q->r);
-  q->a = new_handle(applied(q->c, argument));
-  export_value(q);
-  free_handle(q->a);
-  q->a = tokens; /* as it was, for the next call */
+  export_to(q, applied(q->c, imported(q)));
   tidy();
   q->t = q->r <= q->e && q->s <= q->d;
   if (q->t) vlad_exported(q->words, q->reals);
 }
-EXPORT int vlad_call(Request *q) { return guarded(call_program, q); }
+
+/* -1 for a fault; 0 for a number, and one more than the items of an array, where there was
+   room for it; -2 for any other value. */
+EXPORT int64_t vlad_call(Request *q) {
+  if (guarded(call_program, q)) return -1;
+  if (!q->t || q->r != 1) return -2;
+  int32_t token = *(const int32_t *)q->words;
+  return token >= REALS ? 1 + token - REALS : token == A_REAL ? 0 : -2;
+}
 
 /* The fault: its kind in a, its site in b, the site of the last application in c, and
    handles of the two values in d and e; returns the operator's name. */

@@ -22,7 +22,7 @@ from retape.engines.vlad.values._versioned_arrays import Version, vector
 
 _CALLS = (
     "evaluate operate advance stage finish bytes same export import census freeze "
-    "pack unpack paired call"
+    "pack unpack paired"
 ).split()
 
 
@@ -37,6 +37,10 @@ HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64, c_int64)
 _SIGNALS = (
     "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Fetch PyErr_Restore"
 ).split()
+
+
+FAULT = -1
+"""What a call of a function gives where the program has stopped with one."""
 
 
 class Request(ctypes.Structure):
@@ -60,6 +64,7 @@ def declared(library: Any) -> Any:
     library.vlad_free.argtypes = [c_int64]
     library.vlad_plan.argtypes = [c_int64, c_int64, c_int, c_int64]
     library.vlad_exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    library.vlad_call.restype = c_int64
     for name in _CALLS:
         getattr(library, f"vlad_{name}").restype = c_int
     return library

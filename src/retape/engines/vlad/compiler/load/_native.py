@@ -17,6 +17,7 @@ from retape.engines.vlad.compiler.load._faults import (
 )
 from retape.engines.vlad.compiler.load._interface import (
     EXTERNAL,
+    FAULT,
     HOST,
     READ,
     WRITE,
@@ -287,7 +288,7 @@ class Native:
         self.enter()
         request = request_of(argument)
         request.c = definition
-        if self.dll.vlad_call(ctypes.byref(request)):
+        if self.dll.vlad_call(ctypes.byref(request)) == FAULT:
             self.fail()
         return self.exported(request)
 

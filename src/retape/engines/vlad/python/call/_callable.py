@@ -91,6 +91,9 @@ ROOT = "root"
 
 _VECTOR = ArrayType(1)
 
+ReadyCall = Callable[[tuple[Any, ...]], Value]
+"""What calls the program with numbers and arrays."""
+
 NOT_READY = object()
 """No value: the call is made in the ordinary way."""
 
@@ -138,7 +141,7 @@ class CompiledCallable:
         self._engine: EngineName = engine
         self._plan = check_plan(plan)
         self._made: dict[tuple[Type, ...], Made] = {}
-        self._ready: dict[Any, tuple[Made, Callable[[tuple[Any, ...]], Value]]] = {}
+        self._ready: dict[Any, tuple[Unit, ReadyCall, Type | None]] = {}
         self._lock = RLock()
         follow_forks(self)
 
@@ -166,21 +169,18 @@ class CompiledCallable:
 
     def _at_once(self, args: tuple[Any, ...]) -> Any:
         """The value, if a call with arguments that look so was made ready."""
-        looks = looks_of(args, LARGEST_INT)
-        ready = self._ready.get(looks)
-        if looks is None or ready is None:
+        ready = self._ready.get(looks_of(args, LARGEST_INT))
+        if ready is None:
             return NOT_READY
-        made, call = ready
+        unit, call, returns = ready
         with self._lock:
-            if not made.unit.is_current():
+            if not unit.is_current():
                 return NOT_READY
             try:
                 value = call(args)
             except RunError as error:
-                raise _in_python(error, made.unit) from None
-        if made.returns is FLOAT or made.returns == _VECTOR:
-            return value
-        return result_to_python(value, made.returns)
+                raise _in_python(error, unit) from None
+        return value if returns is None else result_to_python(value, returns)
 
     def _run(
         self,
@@ -220,7 +220,8 @@ class CompiledCallable:
         if looks and isinstance(engine, CompiledEngine):
             if len(self._ready) >= _MOST_LOOKS:
                 self._ready.clear()
-            self._ready[looks] = made, engine.ready(ROOT, looks)
+            returns = None if made.returns in (FLOAT, _VECTOR) else made.returns
+            self._ready[looks] = made.unit, engine.ready(ROOT, looks), returns
 
     def _for(self, types: tuple[Type, ...]) -> Made:
         made = self._made.get(types)
