@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 from retape.engines.vlad.compiler.adjoint._emit_parts import NOTHING_TYPED, typed_text
 from retape.engines.vlad.compiler.emit._emit import Emission
-from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
 from retape.engines.vlad.compiler.ir._c_text import files_of
 from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
@@ -65,11 +64,11 @@ def compile_program(program: Program) -> Compiled:
         module = intermediate(program)
         live = Liveness(module)
         typable = Typable(module, live)
-        emission = Emission(module, live)
-        lines, typed = _typed(program, typable, emission.frames)
+        lines, typed = _typed(program, typable)
         is_typed = bool(typed.functions) and _is_closed(program)
-        text = emission.text(lines)
         is_typed = is_typed and is_seldom_boxed(typable)
+        emission = Emission(module, live)
+        text = emission.text(lines)
     places = emission.places
     return Compiled(module, text, places, emission.is_large, is_typed, typed)
 
@@ -79,16 +78,13 @@ def _is_closed(program: Program) -> bool:
     return bool(program.roots) and not program.differentiated and not program.externals
 
 
-def _typed(
-    program: Program, typable: Typable, frames: FrameLayout
-) -> tuple[Sequence[str], Lowered]:
+def _typed(program: Program, typable: Typable) -> tuple[Sequence[str], Lowered]:
     """Typed code, if the program has derivatives or is called from outside."""
     reverse = differentiates(typable.module) or program.differentiated
     if not reverse and not program.roots:
         return NOTHING_TYPED, Lowered()
-    last = FIRST_CODE + len(frames.sizes)
-    lowering = TypedLowering(typable, frames.costs, frames.codes, frames.resumes)
-    lines = [*typed_text(lowering, last, reverse=reverse)]
+    lowering = TypedLowering(typable)
+    lines = [*typed_text(lowering, reverse=reverse)]
     if (*lines,) == NOTHING_TYPED:
         return lines, Lowered()
     return lines, lowering.program.module

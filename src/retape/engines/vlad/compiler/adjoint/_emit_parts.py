@@ -20,9 +20,7 @@ from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
 from retape.engines.vlad.compiler.ir._c_text import NEXT_FILE
 from retape.engines.vlad.compiler.ir._ir import (
-    Call,
     Cont,
-    Lowered,
     Register,
     all_functions,
     terms_of,
@@ -268,28 +266,11 @@ def _fits(program: TypedProgram, tape: dict[int, Recorded]) -> bool:
     )
 
 
-def _called_from_outside(module: Lowered, program: TypedProgram) -> set[int]:
-    """The functions that untyped ones call."""
-    return {
-        term.function
-        for fun in all_functions(module)
-        if fun.index not in program.functions
-        for term in terms_of(fun.body)
-        if isinstance(term, Call)
-    }
-
-
-def typed_text(
-    lowering: TypedLowering,
-    frames: int,
-    *,
-    reverse: bool = True,
-) -> Iterator[str]:
+def typed_text(lowering: TypedLowering, *, reverse: bool = True) -> Iterator[str]:
     """The lines of C, or one that says that there is no typed code.
 
     Args:
         lowering: The program, about to be converted.
-        frames: How many codes there are.
         reverse: Whether a derivative may be taken; if not, there is none.
     """
     module, program = lowering.module, lowering.lower().checked()
@@ -303,12 +284,11 @@ def typed_text(
         yield from NOTHING_TYPED
         return
     tape = {end: recorded(way, useful) for end, way in ways.ways.items()}
-    outside = _called_from_outside(module, program)
-    names = TapeNames(whole_slots(program, outside), as_integers=not reverse)
+    names = TapeNames(whole_slots(program), as_integers=not reverse)
     if not _fits(program, tape):
         yield from NOTHING_TYPED
         return
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
     yield from (NEXT_FILE, '#include "typed.h"')
-    yield from tables(program, useful, names.whole, frames, functions)
+    yield from tables(program, useful, names.whole, functions)
     yield from parts_text(program, ways, tape, names, useful, taped=reverse)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from retape.engines.vlad.compiler.ir._ir import Register, letter_of
+from retape.engines.vlad.compiler.ir._ir import FIRST_CODE, Register, letter_of
 from retape.engines.vlad.compiler.typed._form import Shape, Tuple, TypedProgram
 
 
@@ -10,7 +10,6 @@ def tables(
     program: TypedProgram,
     useful: frozenset[Register],
     whole: frozenset[Register],
-    frames: int,
     functions: int,
 ) -> Iterator[str]:
     """The tables: of frames, of values that frames wait for, and two of closures."""
@@ -34,6 +33,7 @@ def tables(
         types[code] = _types(program.pushed(join.name).shapes)
         results[code] = _types((program.conts[join.name].shape,))
     yield "const int is_typed = 1;"
+    frames = FIRST_CODE + program.codes
     yield from _table("typed_frames", types, frames)
     yield from _table("typed_results", results, frames)
     yield from _table("typed_entries", entries, functions)

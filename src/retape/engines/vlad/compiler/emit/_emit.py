@@ -110,8 +110,7 @@ class Emission:
         """A function's block, its way in through a closure, and its resume frame."""
         cost = self.frames.costs.of(fun.body)
         needs = self._needs(fun)
-        code = self.frames.code(f"R{fun.index}", len(needs))
-        self.frames.resumes[fun.index] = code
+        code = self.frames.code()
         self.part.codes.append(code)
         label = f"F{fun.index}"
         self.out.lines.append(f"{label}: /* {_comment(fun.name)} */")

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from retape.engines.vlad.compiler.emit._static_data import constant_text
 from retape.engines.vlad.compiler.ir._ir import (
+    FIRST_CODE,
     Atom,
     Cont,
     Fun,
@@ -85,30 +86,23 @@ class Output:
         self.line("}")
 
 
-FIRST_CODE = 3
-"""The runtime's own frames come before those of compiled code."""
-
-
 class FrameLayout:
     """The frames of one module.
 
     Attributes:
         live: What each function and continuation needs.
         costs: What each block may cost.
-        sizes: The number of values and the name of each code.
         places: Where the continuation of each code stands.
         codes: The code of each continuation that a call returns to.
-        resumes: The code of each function's own frame.
     """
 
     def __init__(self, live: Liveness, out: Output) -> None:
         self.out = out
         self.live = live
         self.costs = Costs(self.live)
-        self.sizes: list[tuple[int, str]] = []
+        self._codes = 0
         self.places: dict[int, Where] = {}
         self.codes: dict[str, int] = {}
-        self.resumes: dict[int, int] = {}
 
     def check(self, cost: Cost, label: str) -> None:
         self.out.line(f"if (UNLIKELY({self._ends(cost)})) goto {label};")
@@ -141,9 +135,10 @@ class FrameLayout:
             yield f"    {self.out.register(name)} = o->field[{i}];"
         yield "    k = o->field[0];" if names else "    k = object(k)->field[0];"
 
-    def code(self, what: str, size: int) -> int:
-        self.sizes.append((size, what))
-        return FIRST_CODE + len(self.sizes) - 1
+    def code(self) -> int:
+        """The code of a new frame."""
+        self._codes += 1
+        return FIRST_CODE + self._codes - 1
 
     def entry(self, term: Cont) -> None:
         cost = self.costs.conts[term.name]
@@ -166,7 +161,7 @@ class FrameLayout:
             return
         needs = sorted(self.live.conts[cont])
         if cont not in self.codes:
-            self.codes[cont] = self.code(cont, len(needs))
+            self.codes[cont] = self.code()
         self.out.line("{")
         self.out.line(f"  ALLOCATE(o, {self.codes[cont]}, {len(needs) + 1})")
         self.out.line("  o->field[0] = k;")

@@ -37,6 +37,9 @@ class Lit:
 NOTHING = Lit(())
 """`()`, which is also the empty list."""
 
+FIRST_CODE = 3
+"""The runtime's own frames come before those of compiled code."""
+
 
 class Register(str):
     """A variable: its name, of which there is no other.

@@ -100,11 +100,13 @@ class TypedProgram:
     Attributes:
         conts: What there is to know of continuations, by name.
         returns: Those that have frames, by code.
+        codes: How many codes there are.
     """
 
     functions: dict[int, TypedFunction] = field(default_factory=dict)
     conts: dict[str, Waiting] = field(default_factory=dict)
     returns: dict[int, Cont] = field(default_factory=dict)
+    codes: int = 0
 
     def pushed(self, cont: str) -> Frame:
         """What waits while a function is called that returns to a continuation."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from retape.engines.vlad.compiler.ir._ir import (
+    FIRST_CODE,
     NOTHING,
     Apply,
     Atom,
@@ -26,6 +27,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     all_functions,
     entered,
     letter_of,
+    terms_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Costs
 from retape.engines.vlad.compiler.typed._form import (
@@ -99,21 +101,11 @@ class TypedLowering:
 
     Args:
         typable: The program, and which of its functions are converted.
-        costs: What its blocks cost.
-        codes: The codes of frames, by continuation.
-        resumes: The codes of the frames of functions.
     """
 
-    def __init__(
-        self,
-        typable: Typable,
-        costs: Costs,
-        codes: dict[str, int],
-        resumes: dict[int, int],
-    ) -> None:
+    def __init__(self, typable: Typable) -> None:
         module, live = typable.module, typable.live
-        self.module, self.live, self.costs = module, live, costs
-        self.codes, self.resumes = codes, resumes
+        self.module, self.live, self.costs = module, live, Costs(live)
         self.kinds, self.good = typable.kinds, typable.functions
         self.funs = {fun.index: fun for fun in all_functions(module)}
         self.used = {
@@ -127,6 +119,7 @@ class TypedLowering:
         self._env: Bindings = {}
         self._params: dict[str, str] = {}
         self._result: Kind = REAL  # of the function that is converted
+        self._returned: set[str | None] = set()
         self._count = 0
 
     def lower(self) -> TypedProgram:
@@ -150,6 +143,11 @@ class TypedLowering:
     def _slot(self, name: str, kind: str) -> Register:
         self._count += 1
         return Register(f"{name.rsplit('.', 1)[0]}.{kind}{self._count}", kind)
+
+    def _code(self) -> int:
+        """The code of a new frame."""
+        self.program.codes += 1
+        return FIRST_CODE + self.program.codes - 1
 
     def _any_function(self, fun: Fun, outer: Bindings) -> None:
         """A function, or only those inside it that can be typed."""
@@ -191,7 +189,6 @@ class TypedLowering:
         used = self.used[fun.index]
         live = sorted(self.live.functions[fun.index])
         needs = sorted({*live, *used})
-        code = self.resumes[fun.index]
         made = TypedFunction(
             fun.index,
             fun.name,
@@ -199,13 +196,14 @@ class TypedLowering:
             tuple(
                 slots_of(bindings[n] for n in sorted(self.live.functions[fun.index]))
             ),
-            Frame(code, tuple(bindings[n] for n in needs)),
+            Frame(self._code(), tuple(bindings[n] for n in needs)),
             self._enter(fun, bindings),
             self.costs.of(fun.body).steps,
             self._of_kind("value", self.kinds.result(fun.index)),
             Stop(),
         )
         self.program.functions[fun.index] = made
+        self._returned |= {t.cont for t in terms_of(fun.body) if isinstance(t, Call)}
         outer, self._result = self._result, self.kinds.result(fun.index)
         made.body = self._term(fun.body, bindings)
         self._result = outer
@@ -342,9 +340,8 @@ class TypedLowering:
         self._params[term.name] = name
         live = sorted(self.live.conts[term.name])
         frame = None
-        if term.name in self.codes:
-            code = self.codes[term.name]
-            frame = Frame(code, tuple(known[name] for name in live))
+        if term.name in self._returned:
+            frame = Frame(self._code(), tuple(known[name] for name in live))
         slots = tuple(slots_of(known[name] for name in live))
         cost = self.costs.conts[term.name].steps
         self.program.conts[term.name] = Waiting(param, slots, frame, cost)

@@ -7,7 +7,7 @@ whole by what they are computed from. Whole is what is an integer of at most 2**
 not the negative zero, which an integer could not be.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from retape.engines.vlad.compiler.ir._ir import (
     Atom,
@@ -52,14 +52,9 @@ def is_whole_constant(atom: Atom) -> bool:
     return value.is_integer() and str(value) != "-0.0"
 
 
-def whole_slots(program: TypedProgram, outside: Collection[int]) -> frozenset[Register]:
-    """The variables that are whole.
-
-    Args:
-        program: The typed functions.
-        outside: The functions that untyped ones call.
-    """
-    flows = _Flows(program, outside)
+def whole_slots(program: TypedProgram) -> frozenset[Register]:
+    """The variables that are whole."""
+    flows = _Flows(program)
     places = [do.args[PLACES[do.op]] for do in flows.steps.values() if do.op in PLACES]
     places += [do.args[1] for do in flows.sets]
     demanded = flows.before(places)
@@ -82,7 +77,7 @@ class _Flows:
         outside: Variables that come from outside of typed code.
     """
 
-    def __init__(self, program: TypedProgram, outside: Collection[int]) -> None:
+    def __init__(self, program: TypedProgram) -> None:
         self.steps: dict[Register, Let] = {}
         self.sets: list[Let] = []
         self.into: dict[Register, list[Atom]] = {}
@@ -100,8 +95,6 @@ class _Flows:
         for fun in program.functions.values():
             if fun.enter is not None:
                 self._from_outside(fun.enter.words)
-            if fun.index in outside:
-                self._from_outside(fun.resume.words)
             for term in terms_of(fun.body):
                 self._note(term)
         bound = {*self.steps, *self.into}
