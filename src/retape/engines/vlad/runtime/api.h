@@ -212,10 +212,6 @@ static void pack(Request *q) {
 }
 EXPORT int vlad_pack(Request *q) { return guarded(pack, q); }
 
-/* The pair of value a and (), for values that are no objects. */
-static void paired(Request *q) { q->r = new_handle(make_pair(G.handle[q->a], EMPTY)); }
-EXPORT int vlad_paired(Request *q) { return guarded(paired, q); }
-
 EXPORT void vlad_packed(uint64_t *words) {
   memcpy(words, image.at, image.count * sizeof(uint64_t));
 }

@@ -1,5 +1,5 @@
 /* Operators on doubles. The macros OPERATORS_... are made of the table of operators
-   (`compiler/ir/_operators_header.py`), and stand before every file. */
+   (`compiler/ir/_c_text.py`), and stand before every file. */
 
 #ifndef VLAD_ELEMENTARY_H
 #define VLAD_ELEMENTARY_H

@@ -33,11 +33,12 @@ static uint64_t image_word(Val v, const char *op) {
   return (v & ~(PAYLOAD | IN_PROGRAM)) | met.copy[i];
 }
 
-/* The image of a state or of a list of cotangents, in `image`. */
+/* The image of a state or of a list of cotangents, in `image`; of what is no object a word. */
 static void write_image(Val root) {
   met_clear();
   image.count = queue.count = 0;
-  image_word(root, "checkpoint-*j");
+  uint64_t word = image_word(root, "checkpoint-*j");
+  if (!queue.count) push(&image, word);
   for (size_t i = 0; i < queue.count; i++) {
     uint32_t size;
     Val v = queue.at[i];

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from retape import _native_code as native_code
-from retape.engines.vlad.compiler.ir._operators_header import operators_header
+from retape.engines.vlad.compiler.ir._c_text import operators_header
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
 # No contraction to fused operations: the interpreters must give the same bits. And no

@@ -22,7 +22,7 @@ from retape.engines.vlad.values._versioned_arrays import Version, vector
 
 _CALLS = (
     "evaluate operate advance stage finish bytes same export import census freeze "
-    "pack unpack paired"
+    "pack unpack"
 ).split()
 
 

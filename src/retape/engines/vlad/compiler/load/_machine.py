@@ -158,12 +158,5 @@ class KeptNativeMachine(NativeMachine):
         """The identity of the run: the program, the first state, the cotangent."""
         total = blake2b(self.native.compiled.text.encode(), digest_size=16)
         for handle in (self.begin, self.seed):
-            total.update(self._digestible(handle))
+            total.update(self.native.pack(handle).tobytes())
         return f"compiled {total.hexdigest()}"
-
-    def _digestible(self, handle: int) -> bytes:
-        """A value's image; one that is no object is put into one first."""
-        pair = self.native.call("paired", a=handle).r
-        words = self.native.pack(pair)
-        self.native.free(pair)
-        return words.tobytes()
