@@ -17,6 +17,6 @@ enum { DO_POP, DO_STOP, DO_END, DO_GIVE_UP, DO_CALL };
   T.reversed = T.tape;                                            \
   T.adjoint_at = T.adjoint + (T.at - T.stack);                    \
   for (uint64_t next = TAPE_END; next != TAPE_BEGIN;)             \
-    next = reverse_parts[reverse_part_of[next] - 1](next);
+    next = reverse_parts[reverse_part_of[next]](next);
 
 #endif

@@ -5,14 +5,10 @@
 
 #include "typed_parts.h"
 
-/* The part that a frame on the stack leads into, counted from 1; 0 if there is none. */
+/* The part that a frame on the stack leads into. */
 static int record_part_of(uint64_t code) {
-  if (code & ENTER_BY) {
-    code &= ~ENTER_BY;
-    return code < RECORD_PART_OF_ENTRY_SIZE ? record_part_of_entry[code] : 0;
-  }
-  code &= ~RETURN_TO;
-  return code < RECORD_PART_OF_CODE_SIZE ? record_part_of_code[code] : 0;
+  if (code & ENTER_BY) return record_part_of_entry[code & ~ENTER_BY];
+  return record_part_of_code[code & ~RETURN_TO];
 }
 
 int typed_record(int64_t fuel) {
@@ -24,13 +20,10 @@ int typed_record(int64_t fuel) {
       case DO_STOP: return STOPPED;
       case DO_END: return ENDED;
       case DO_GIVE_UP: return GAVE_UP;
-      case DO_POP:
-        part = record_part_of(T.at[-1].u);
-        if (!part) return GAVE_UP;
-        break;
+      case DO_POP: part = record_part_of(T.at[-1].u); break;
       default: part = record_part_of_function[next - DO_CALL];
     }
-    next = record_parts[part - 1](next);
+    next = record_parts[part](next);
   }
 }
 

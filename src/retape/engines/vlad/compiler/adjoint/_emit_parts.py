@@ -18,7 +18,11 @@ from retape.engines.vlad.compiler.adjoint._emit_reverse import (
 )
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
-from retape.engines.vlad.compiler.ir._c_text import NEXT_FILE
+from retape.engines.vlad.compiler.ir._c_text import (
+    NEXT_FILE,
+    grouped,
+    number_table,
+)
 from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Register,
@@ -88,19 +92,17 @@ def _ways_of(function: TypedFunction, ways: Ways) -> list[Way]:
 
 def _parts(program: TypedProgram, ways: Ways) -> Iterator[TypedProgram]:
     """The functions, those together that are beside one another."""
-    part, count = TypedProgram(), 0
-    for function in program.functions.values():
-        more = 1 + len(_ways_of(function, ways))
-        if part.functions and count + more > PART_WAYS:
-            yield part
-            part, count = TypedProgram(), 0
-        count += more
-        part.functions[function.index] = function
-        for term in terms_of(function.body):
+
+    def size(function: TypedFunction) -> int:
+        return 1 + len(_ways_of(function, ways))
+
+    for functions in grouped(program.functions.values(), size, PART_WAYS):
+        part = TypedProgram({function.index: function for function in functions})
+        for term in (t for function in functions for t in terms_of(function.body)):
             frame = program.conts[term.name].frame if isinstance(term, Cont) else None
             if frame is not None:
                 part.returns[frame.code] = program.returns[frame.code]
-    yield part
+        yield part
 
 
 def _shared(texts: Sequence[_PartText]) -> frozenset[str]:
@@ -150,9 +152,9 @@ def _record(
     entries = {c: i for i, part in enumerate(parts) for c in _entries(part)}
     functions = {c: i for i, part in enumerate(parts) for c in part.functions}
     yield from _functions("int", "record", "int", len(parts))
-    yield from _part_table("record_part_of_code", codes)
-    yield from _part_table("record_part_of_entry", entries)
-    yield from _part_table("record_part_of_function", functions)
+    yield from number_table("record_part_of_code", codes)
+    yield from number_table("record_part_of_entry", entries)
+    yield from number_table("record_part_of_function", functions)
     yield '#include "typed_record.h"'
 
 
@@ -199,7 +201,7 @@ def _reverse(emission: ReverseEmission, parts: Sequence[TypedProgram]) -> Iterat
         for found in re.findall(r"case (\d+):", "\n".join(text.cases)):
             numbers[int(found)] = number
     yield from _functions("uint64_t", "reverse", "uint64_t", len(texts))
-    yield from _part_table("reverse_part_of", numbers)
+    yield from number_table("reverse_part_of", numbers)
     yield "void typed_reverse(void) {"
     yield from (f"  {name} = 0.0;" for name in static)
     yield from ("  REVERSE_BY_PARTS", "}")
@@ -240,15 +242,6 @@ def _functions(result: str, name: str, given: str, count: int) -> Iterator[str]:
     yield f"static {result} (*const {name}_parts[])({given}) = {{"
     yield from (f"  {name}_part_{number}," for number in range(count))
     yield "};"
-
-
-def _part_table(name: str, numbers: dict[int, int]) -> Iterator[str]:
-    """A table of the numbers of parts, each one more than the part's."""
-    size = max(numbers, default=0) + 1
-    yield f"enum {{ {name.upper()}_SIZE = {size} }};"
-    yield f"static const uint16_t {name}[{size}] = {{"
-    yield from (f"  [{key}] = {value + 1}," for key, value in sorted(numbers.items()))
-    yield "};" if numbers else "  0};"
 
 
 NOTHING_TYPED = ('#include "untyped.h"',)

@@ -16,10 +16,11 @@ from retape.engines.vlad.compiler.emit._parts import (
     PART_TERMS,
     Part,
     assemble,
-    grouped,
     is_closed,
+    size_of,
 )
 from retape.engines.vlad.compiler.emit._static_data import constant_text, static_data
+from retape.engines.vlad.compiler.ir._c_text import grouped
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
     Branch,
@@ -75,7 +76,7 @@ class Emission:
         self.funs = {fun.index: fun for fun in all_functions(module)}
         self.params = {t.name: t.params for t in terms if isinstance(t, Cont)}
         self._used_params: dict[int, frozenset[Register]] = {}
-        for functions in grouped(module.functions.values()):
+        for functions in grouped(module.functions.values(), size_of, PART_TERMS):
             self._open([index for fun in functions for index in _with_locals(fun)])
             for fun in functions:
                 self._function(fun)

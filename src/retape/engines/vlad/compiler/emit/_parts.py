@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from retape.engines.vlad.compiler.emit._frames import Output
+from retape.engines.vlad.compiler.ir._c_text import number_table
 from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fun,
@@ -38,21 +39,6 @@ class Part:
     functions: list[int] = field(default_factory=list)
     terms: int = 0
     codes: list[int] = field(default_factory=list)
-
-
-def grouped(functions: Iterable[Fun]) -> Iterator[list[Fun]]:
-    """The functions, a part's together; those of a fix go with the one around them."""
-    found: list[Fun] = []
-    terms = 0
-    for fun in functions:
-        size = size_of(fun)
-        if found and terms + size > PART_TERMS:
-            yield found
-            found, terms = [], 0
-        found.append(fun)
-        terms += size
-    if found:
-        yield found
 
 
 def size_of(fun: Fun) -> int:
@@ -97,8 +83,8 @@ def assemble(
         "static const Part parts[] = {",
         *(f"  part_{n}," for n in range(len(parts))),
         "};",
-        *_part_numbers("part_of_code", codes),
-        *_part_numbers("part_of_function", functions),
+        *number_table("part_of_code", codes),
+        *number_table("part_of_function", functions),
         '#include "run_parts.h"',
         "",
         f"const size_t max_block_words = {words};",
@@ -130,10 +116,3 @@ def _part(number: int, part: Part, doors: dict[int, list[Register]]) -> Iterator
     yield from ("  switch (code_of(object(s0))) {", *out.entries)
     yield from ("  default: next = TO_ENTER; goto LEAVE;", "  }", *out.lines)
     yield from ("  PART_END", "}")
-
-
-def _part_numbers(name: str, numbers: dict[int, int]) -> Iterator[str]:
-    """A table of numbers, zero where there is none."""
-    yield f"static const uint16_t {name}[{max(numbers, default=0) + 1}] = {{"
-    yield from (f"  [{key}] = {value}," for key, value in sorted(numbers.items()))
-    yield "};"

@@ -5,8 +5,9 @@ That stands before every file that is compiled, so it is part of what an object 
 by. `runtime/numbers.h` puts its parts where they belong.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from typing import TypeVar
 
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.operators._partials import expression, filled
@@ -44,6 +45,32 @@ NEXT_FILE = "/* The next file. */"
 def files_of(text: str) -> tuple[str, ...]:
     """The files of a text."""
     return tuple(text.split(NEXT_FILE))
+
+
+_Item = TypeVar("_Item")
+
+
+def grouped(
+    items: Iterable[_Item], size: Callable[[_Item], int], most: int
+) -> Iterator[list[_Item]]:
+    """Functions together that become one function of C, of bounded size."""
+    found: list[_Item] = []
+    total = 0
+    for item in items:
+        if found and total + size(item) > most:
+            yield found
+            found, total = [], 0
+        found.append(item)
+        total += size(item)
+    if found:
+        yield found
+
+
+def number_table(name: str, numbers: dict[int, int]) -> Iterator[str]:
+    """A table of numbers, zero where there is none."""
+    yield f"static const uint16_t {name}[{max(numbers, default=0) + 1}] = {{"
+    yield from (f"  [{key}] = {value}," for key, value in sorted(numbers.items()))
+    yield "};" if numbers else "  0};"
 
 
 class _Boxed:
