@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retape import BudgetError, native, segments, within
+from retape import BudgetError, native, segments, vlad, within
 from tests.engines.vlad.support.seams import bytes_of
 
 OWN = 2 * 2**20
@@ -129,3 +129,11 @@ def test_a_long_run_is_divided_to_keep_its_budget(name: str) -> None:
     assert bytes_of(gradient) <= OWN + budget
     wanted = native.grad(function, plan=segments(stage=10**9))(0.5, n)
     assert done.value == pytest.approx(wanted, rel=1e-10)
+
+
+def test_what_a_run_takes_first_leaves_room_for_those_within_it() -> None:
+    """Its tape's first piece, which is larger than the budget, stays."""
+    inner = "(checkpoint-*j (lambda (y) (* y (* y (* x y)))) x 1)"
+    text = f"(define (cdr (cons a b)) b) (checkpoint-*j (lambda (x) (cdr {inner})) 3 1)"
+    done = vlad.run(text, engine="compiled", plan=within(60_000))
+    assert done.output == "(81 . 81)\n"

@@ -332,7 +332,8 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   size_t limit = G.mapped + G.budget + GRAIN, room = G.budget;
   if (G.planned == 1 && G.budget) G.most_mapped = SIZE_MAX; /* until the steps are counted */
   if (limit > G.most_mapped) {
-    size_t over = limit - G.most_mapped; /* others hold it */
+    size_t over = limit - G.most_mapped; /* others hold it, pieces that were new too */
+    over -= over < GRAIN ? over : GRAIN;
     room = over < room ? room - over : 0;
   }
   int at_start = shadow(start);
