@@ -3,11 +3,13 @@
 A slot is one version of one storage, as in a trace. Here no call may write in place, so
 it is simply a tensor, one that a call made or that the program brought along. Snapshots
 hold tensors by their slot: those alive at a position and, as far as is known, read
-after it. They are kept within a share of the budget by giving up every other one.
+after it. They are kept within a share of the budget by giving up every other one. What
+is made between two of them nobody holds but the program.
 """
 
 import sys
 from typing import Any, NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -29,8 +31,6 @@ _FIRST_STAGE = 8
 _ONE_CALL = 12
 # So many snapshots are left, however little room there is.
 _FEWEST = 3
-# The share of the memory for results that wait for the next snapshot.
-_WAITING_SHARE = 1 / 8
 
 
 class Slot(int):
@@ -77,10 +77,9 @@ class Calls:
         self.snapshots = [LoopSnapshot(0, {})]
         self._owner = object()  # in the tags: they make no cycle
         self._foreign_slots: dict[int, Slot] = {}
-        self._pending: dict[int, Tensor] = {}
+        self._made: dict[int, ref[Tensor]] = {}  # since the last snapshot
         self._spacing = _FIRST_SPACING if snapshots is None else stage
-        # Where a snapshot is due, and where the record looks next.
-        self._due, self._next = self._spacing, 1
+        self._due = self._spacing  # calls, when a snapshot is due
         self._random = [(each, each.get_state()) for each in present_generators()]
         self._draws = False
         self._at_most = 0  # bytes that snapshots hold: a bound
@@ -149,11 +148,11 @@ class Calls:
             floating = needs and (tensor.is_floating_point() or tensor.is_complex())
             slot = self._new(index, tensor, floating)
             setattr(tensor, _TAG, (self._owner, slot))
-            self._pending[slot] = tensor
+            self._made[slot] = ref(tensor)
         self.calls.append(call)
         self.reads.append(tuple(reads))
-        if index + 1 >= self._next:
-            self._look()
+        if index + 1 >= self._due:
+            self._mark()
 
     def _is_known(self, tensor: Tensor) -> bool:
         tag = getattr(tensor, _TAG, None)
@@ -192,51 +191,22 @@ class Calls:
 
     # -- snapshots --------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Put a snapshot here if one is due; if not, let go of what nobody else holds.
-
-        What waits for the next snapshot takes no more than a share of the memory, as
-        far as the calls so far tell.
-        """
-        here = len(self.calls)
-        if here >= self._due:
-            self._mark()
-            self._due = here + self._spacing
-        else:
-            self._pending = self._still_held(self._pending)
-        self._next = min(self._due, here + self._patience(here))
-
-    def _patience(self, calls: int) -> int:
-        """For how many calls results may wait; not fewer than there are waiting."""
-        if self.memory is None:
-            return self._spacing
-        made = self._made_since(max(0, calls - _LAST_SPACING))
-        room = _WAITING_SHARE * max(0, self.memory - self._at_most)
-        mean = made / min(calls, _LAST_SPACING)
-        return max(1, len(self._pending), int(min(_LAST_SPACING, room / max(1, mean))))
-
-    def _made_since(self, call: int) -> int:
-        """Bytes of the results from a call on."""
-        if call == len(self.makes):
-            return 0
-        return sum(self.nbytes[self.makes[call][0] :])
-
-    def _still_held(self, values: dict[int, Tensor]) -> dict[int, Tensor]:
-        """Those that somebody else holds."""
-        return {
-            slot: tensor
-            for slot, tensor in values.items()
-            if sys.getrefcount(tensor) > _OURS
-        }
+    def _held_by_program(self) -> dict[int, Tensor]:
+        """What was made, as far as the program can still read it."""
+        last = self.snapshots[-1].values
+        held = {s: t for s, t in last.items() if sys.getrefcount(t) > _OURS}
+        made = ((slot, tensor()) for slot, tensor in self._made.items())
+        held.update((slot, tensor) for slot, tensor in made if tensor is not None)
+        self._made.clear()
+        self._prune(self.snapshots[-1])
+        return held
 
     def _mark(self) -> None:
-        """Put a snapshot here: of the values known, those that somebody still holds."""
-        before = self.snapshots[-1]
-        values = self._still_held(before.values) | self._still_held(self._pending)
-        self._prune(before)
+        """Put a snapshot here."""
+        values = self._held_by_program()
         self._space_out()
-        self._pending.clear()
         self.snapshots.append(LoopSnapshot(len(self.calls), values))
+        self._due = len(self.calls) + self._spacing
         self._at_most += sum(map(self.nbytes.__getitem__, values))
         if self._too_many():
             self._thin()
@@ -244,7 +214,8 @@ class Calls:
     def _space_out(self) -> None:
         """Mark half as often if little of the budget was held since the last time."""
         if self.memory is not None and self._spacing < _LAST_SPACING:
-            if _LITTLE * self._made_since(self.snapshots[-1].position) < self.memory:
+            first, _ = self.makes[self.snapshots[-1].position]
+            if _LITTLE * sum(self.nbytes[first:]) < self.memory:
                 self._spacing *= 2
 
     def _prune(self, snapshot: LoopSnapshot) -> None:
@@ -291,16 +262,8 @@ class Calls:
     def finish(self) -> dict[int, Tensor]:
         """The recording is over: results that are still held and need a gradient."""
         self._check_end()
-        last = self.snapshots[-1]
-        known = {**last.values, **self._pending}
-        self._prune(last)
-        self._pending.clear()
-        last = None
-        leaving = {
-            slot: tensor
-            for slot, tensor in known.items()
-            if self.needs[slot] and sys.getrefcount(tensor) > _OURS
-        }
+        held = self._held_by_program()
+        leaving = {slot: tensor for slot, tensor in held.items() if self.needs[slot]}
         for snapshot in self.snapshots:
             for slot in snapshot.values:
                 # An alias without graph: else the graph would hold itself.
