@@ -6,6 +6,9 @@ Modes that watch operators are kept from the compiler, too.
 import contextlib
 import sys
 from collections.abc import Iterator
+from inspect import currentframe
+from itertools import pairwise
+from traceback import walk_stack
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
@@ -75,17 +78,14 @@ def warn_of_compiled_code() -> bool:
 
 
 def _inside_of_wrapper() -> bool:
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        code = frame.f_code
-        caller = frame.f_back
-        if code.co_name == "compile_wrapper" and "_dynamo" in code.co_filename:
-            # `scan` and its like compile what they are given, for themselves alone.
-            file = caller.f_code.co_filename if caller else ""
-            if "_higher_order_ops" not in file:
-                return True
-        frame = caller
-    return False
+    codes = (frame.f_code for frame, _ in walk_stack(currentframe()))
+    return any(
+        code.co_name == "compile_wrapper"
+        and "_dynamo" in code.co_filename
+        # `scan` and its like compile what they are given, for themselves alone.
+        and "_higher_order_ops" not in caller.co_filename
+        for code, caller in pairwise(codes)
+    )
 
 
 def _run_eagerly() -> Undo:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 from contextlib import ExitStack
+from inspect import currentframe
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any, NamedTuple
 
 import torch
@@ -48,12 +49,10 @@ def line_of(node: Any) -> Line:
 
 def calling_line() -> Line:
     """Where the program called the operator that runs."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
+    for frame, at in walk_stack(currentframe()):
         code = frame.f_code
         if not _is_of_library(code.co_filename):
-            return _line(code.co_filename, frame.f_lineno, code.co_name)
-        frame = frame.f_back
+            return _line(code.co_filename, at, code.co_name)
     return Line("", "")
 
 

@@ -22,6 +22,8 @@ where a method is called that was registered as a forward
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from inspect import currentframe
+from traceback import walk_stack
 from typing import Any
 
 import torch
@@ -204,18 +206,16 @@ def hold_results(trace: Trace, result: Any, filled: Sequence[Tensor]) -> Any:
 
 def _refuse_flat_parameters(func: Any) -> None:
     """Refuse FSDP1, which swaps the storage of its parameters behind autograd."""
-    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
-    while frame is not None:
-        if frame.f_code.co_filename.endswith(_FLAT):
-            raise UnsupportedError(
-                f"`{func}` gathers the parameters of a `FullyShardedDataParallel` "
-                "(FSDP1) inside of a recomputation. It swaps their storage where no "
-                "operator shows it, so values could not be computed again. Shard with "
-                "`torch.distributed.fsdp.fully_shard` (FSDP2), which is understood, or "
-                "put regions into its units: "
-                "`FullyShardedDataParallel(retape.torch.Checkpointed(unit))`."
-            )
-        frame = frame.f_back
+    callers = walk_stack(currentframe())
+    if any(frame.f_code.co_filename.endswith(_FLAT) for frame, _ in callers):
+        raise UnsupportedError(
+            f"`{func}` gathers the parameters of a `FullyShardedDataParallel` (FSDP1) "
+            "inside of a recomputation. It swaps their storage where no operator shows "
+            "it, so values could not be computed again. Shard with "
+            "`torch.distributed.fsdp.fully_shard` (FSDP2), which is understood, or put "
+            "regions into its units: "
+            "`FullyShardedDataParallel(retape.torch.Checkpointed(unit))`."
+        )
 
 
 def written_tensors(
