@@ -49,7 +49,6 @@ def measure(run: Run, most: int, end: ForwardEnd | None = None) -> Measured:
     counts = [uses.counts(cut) for cut in cuts]
     sizes = UnitSizes(run, uses, costs)
     parts = range(len(cuts) - 1)
-    units = [sizes.unit(cuts[k], cuts[k + 1], states[k], states[k + 1]) for k in parts]
     late = uses.late(cuts)
     alone = [
         *(late[k] - uses.tape(cuts[k], cuts[k + 1]).keys() for k in parts),
@@ -62,7 +61,7 @@ def measure(run: Run, most: int, end: ForwardEnd | None = None) -> Measured:
             own_peak=own.of(cuts[k], cuts[k + 1], states[k], taped=True),
             own_advance_peak=own.of(cuts[k], cuts[k + 1], states[k], taped=False),
         )
-        for k, unit in enumerate(units)
+        for k, unit in enumerate(sizes.units(cuts, states))
     ]
     found = Measured(
         tuple(cuts),

@@ -4,6 +4,7 @@ Units are the input of the dynamic programme; descents are its output.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,12 @@ class UnitSizes:
         self._previous: dict[int, int] = {}
         self._columns = Columns.of(self.trace)
 
-    def unit(self, first: int, last: int, before: Slots, after: Slots) -> Unit:
+    def units(self, cuts: Sequence[int], states: Sequence[Slots]) -> list[Unit]:
+        """The numbers of the units between some cuts, with the states there."""
+        pairs = zip(pairwise(cuts), pairwise(states), strict=True)
+        return [self._unit(*places, *around) for places, around in pairs]
+
+    def _unit(self, first: int, last: int, before: Slots, after: Slots) -> Unit:
         """The numbers of a unit; units are asked for in order."""
         nbytes = self.uses.nbytes
         tape, previous = self.uses.tape(first, last), self._previous

@@ -21,9 +21,8 @@ from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
 from retape.engines.eager.api._argument_checks import check_callable
 from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._record_shapes import record_shapes
-from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._book import UNITS, choose, expect
-from retape.engines.eager.plan._planned_forward import PlannedKeeper
+from retape.engines.eager.plan._planned_forward import ExpectedPlan
 from retape.engines.eager.plan._program import FEWEST_ENTRIES, Program
 from retape.engines.eager.trace._run import Run
 
@@ -285,12 +284,11 @@ def estimated_budget(
     return nbytes, found.known
 
 
-def tell_if_another(known: Program, run: Run, keeper: Keeper) -> None:
+def tell_if_another(known: Program, run: Run) -> None:
     """Warn if a run that is over has not done what was estimated."""
-    plan = keeper.plan if isinstance(keeper, PlannedKeeper) else None
-    if plan is not None and not plan.broken:
-        if plan.measured is known.measured:
-            return
+    plan: ExpectedPlan | None = run.tally.plan
+    if plan is not None and not plan.broken and plan.measured is known.measured:
+        return
     if run.living and whole_mark(run) != known.mark:
         assert known.measured is not None, "it was estimated"
         warn(

@@ -181,9 +181,9 @@ class Recomputation:
                 run.names.check(run)
             self._check_budget(recorder)
             if self._known is not None:
-                tell_if_another(self._known, run, recorder.keeper)
+                tell_if_another(self._known, run)
             if self._ledger is not None:
-                self._ledger.learn(run, recorder.keeper)
+                self._ledger.learn(run, recorder.keeper.relieved)
             if isinstance(run.sweep, PlannedSweep):
                 run.sweep.begin()
 
@@ -195,11 +195,11 @@ class Recomputation:
         try:
             recorder.keeper.check_budget()
         except BudgetError:
-            ledger, run = self._ledger, recorder.run
-            if not isinstance(recorder.keeper, PlannedKeeper) or ledger is None:
+            ledger, plan = self._ledger, recorder.run.tally.plan
+            if plan is None or ledger is None:
                 raise
-            recorder.keeper.leave()
-            if not ledger.give_up_plan(run):
+            plan.leave()
+            if not ledger.give_up_plan(recorder.run):
                 raise
 
 

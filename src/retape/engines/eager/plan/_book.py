@@ -16,8 +16,7 @@ from collections.abc import Sequence
 
 from retape.engines.eager.analysis._measure import measure
 from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
-from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.plan._planned_forward import ExpectedPlan, PlannedKeeper
+from retape.engines.eager.plan._planned_forward import ExpectedPlan
 from retape.engines.eager.plan._program import KnownPlan, Program, Recent
 from retape.engines.eager.trace._run import Run
 
@@ -134,7 +133,7 @@ class Ledger:
         """Whether rules are to lead a program: the plan of another would be left."""
         program = self._book.programs.get(mark)
         known = program and program.budgets.get(self._memory)
-        return known is not None and known.studied and not known.follows
+        return known is not None and known.state == "without"
 
     def _plan_of(self, program: Program) -> ExpectedPlan | None:
         """The plan of a program: found now, if a run was recorded and is reversed.
@@ -143,19 +142,24 @@ class Ledger:
         """
         known = program.within(self._memory)
         program.settle(self._memory)
-        if known.recorded and not known.studied:
+        if known.state == "recorded":
             self._book.look_at(program)
             if program.measured is not None:
                 program.study(self._memory)
                 program.forget_without_plans()
         return program.plan(self._memory)
 
-    def learn(self, run: Run, keeper: Keeper) -> None:
-        """Take the lesson of a run whose graph is there and whose backward is not."""
-        plan = keeper.plan if isinstance(keeper, PlannedKeeper) else None
+    def learn(self, run: Run, relieved: bool) -> None:
+        """Take the lesson of a run whose graph is there and whose backward is not.
+
+        Args:
+            run: The run.
+            relieved: Values were let go.
+        """
+        plan: ExpectedPlan | None = run.tally.plan
         led = plan is not None and (not plan.broken or plan.excess > 0)
         asked = run.sections or run.reversed_inside  # of plans, nothing can come
-        if not run.living or asked or not (led or keeper.relieved):
+        if not run.living or asked or not (led or relieved):
             return
         mark = whole_mark(run)
         with _LOCK:
@@ -167,7 +171,8 @@ class Ledger:
             if new and plan is None:
                 known.tally = run.tally
             if not known.studied:
-                known.recorded = self._may_plan(program, run)
+                may = self._may_plan(program, run)
+                known.state = "recorded" if may else "new"
             self._past.append(mark)
             self._latest = mark
             if plan is not None and plan.measured is program.measured:
@@ -184,7 +189,6 @@ class Ledger:
             if known is None:
                 return False
             known.give_up()
-            known.studied = True
             return known.tally is not None
 
     def _may_plan(self, program: Program, run: Run) -> bool:

@@ -14,7 +14,7 @@ else only where the program itself runs.
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from retape.engines.eager._limits import (
     BACKWARD_NUMBERS,
@@ -88,9 +88,8 @@ class InBudget:
         choice: The cheapest plan that is known.
         searched: The entries of the table that it was looked for in.
         tally: Of its first run, by rules; `None` if it had a plan.
-        recorded: There is a record of a run, and it may be planned.
-        studied: A plan has been looked for, for runs to follow.
-        follows: Runs follow the choice.
+        state: `"new"`; there is a record of a run that may be planned (`"recorded"`); a
+            plan was looked for, and runs follow it (`"led"`) or do `"without"`.
         failures: How often a plan was left.
         short: Bytes held beyond what was measured, all the time.
         overhang: Bytes held beyond their last use while the program runs.
@@ -100,9 +99,7 @@ class InBudget:
     choice: KnownPlan | None = None
     searched: int = 0
     tally: Tally | None = None
-    recorded: bool = False
-    studied: bool = False
-    follows: bool = False
+    state: Literal["new", "recorded", "led", "without"] = "new"
     failures: int = 0
     short: int = 0
     overhang: int = 0
@@ -113,9 +110,14 @@ class InBudget:
         """No plan has held."""
         return self.failures >= _MOST_FAILURES
 
+    @property
+    def studied(self) -> bool:
+        """A plan was looked for, for runs to follow."""
+        return self.state in ("led", "without")
+
     def give_up(self) -> None:
         """No plan is worth while, for now."""
-        self.choice, self.searched, self.follows = None, 0, False
+        self.choice, self.searched, self.state = None, 0, "without"
 
     def watch(self, plan: ExpectedPlan) -> None:
         """Hear of it if a run leaves its plan, or has left it."""
@@ -187,12 +189,11 @@ class Program:
         """
         known, measured = self.within(memory), self.measured
         assert measured is not None
-        known.studied = True
         entries = min(LARGEST, max(FEWEST_ENTRIES, measured.cost // _ENTRY))
         choice = self.choose(memory, entries)
         again = known.tally.cost(measured.costs) if known.tally else 0
         if choice is not None and choice.again < (again or float("inf")):
-            known.follows = True
+            known.state = "led"
         else:
             known.give_up()
 
@@ -205,7 +206,6 @@ class Program:
             if known.choice is not None and plan.descents is known.choice.descents:
                 known.leave_more_room(plan)
                 self._drop(plan, memory)
-                known.studied = True
                 if not known.fails:
                     self.study(memory)
 
@@ -215,12 +215,12 @@ class Program:
             choice = each.choice
             if size <= memory and choice and choice.descents is plan.descents:
                 each.give_up()
-                each.studied = False
+                each.state = "without" if size == memory else "recorded"
 
     def plan(self, memory: int) -> ExpectedPlan | None:
         """The plan, for one run: a `ExpectedPlan` notes what its run does."""
         known, measured = self.within(memory), self.measured
-        if measured is None or known.choice is None or not known.follows:
+        if measured is None or known.choice is None or known.state != "led":
             return None
         outside = measured.outside_bytes + known.short
         descents = known.choice.descents
