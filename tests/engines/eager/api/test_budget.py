@@ -20,6 +20,30 @@ def test_snapshots_are_bounded_by_their_number() -> None:
     assert report.snapshots - report.thinned <= 4
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_inside_of_the_block_leaves_its_limits_in_force(
+    create_graph: bool,
+) -> None:
+    x = torch.rand(32, 32, requires_grad=True)
+
+    def peak_of(inside: bool) -> int:
+        with retape_torch.recompute(snapshots=4, stage=8) as under:
+            y = x
+            for _ in range(20):
+                y = y.sin()
+            if inside:
+                torch.autograd.grad(
+                    y.sum(), x, retain_graph=True, create_graph=create_graph
+                )
+            for _ in range(400):
+                y = y.sin()
+            loss = y.sum()
+        loss.backward()
+        return under.report.peak_bytes
+
+    assert peak_of(inside=True) <= 1.5 * peak_of(inside=False)
+
+
 def test_room_is_made_before_the_first_convolution_that_is_wider_than_all() -> None:
     # Its weights, which are copied, take more than all that had been run until then.
     torch.manual_seed(0)

@@ -66,9 +66,9 @@ class PlannedSweep(Sweep):
         """Run the descent that tapes the unit of a handle."""
         plan, run = self.plan, self._run
         run.trace.held.settle()
-        if run.recording:  # a backward inside of the program: what is to come is open
+        if run.recording and not plan.broken:  # inside of the program: much is to come
             plan.leave()
-            run.trace.next_cut = float("inf")
+            run.trace.next_cut = 0  # its keeper looks at once
         if plan.broken:
             super().fetch(handle)
             return
