@@ -238,12 +238,26 @@ class Buffered(Boxed):
         return Box(capsule.value) if self.copies else capsule
 
 
-def test_a_machine_that_overwrites_its_capsules_is_given_copies(monkeypatch):
-    laws = check_machine(lambda: Buffered(LENGTH), view=view)
+class Around:
+    """An object around a machine, which hands all on when it is asked."""
+
+    def __init__(self, machine):
+        self.machine = machine
+
+    def __getattr__(self, name):
+        return getattr(self.machine, name)
+
+
+@pytest.mark.parametrize("around", [lambda machine: machine, Around])
+def test_a_machine_that_overwrites_its_capsules_is_given_copies(around, monkeypatch):
+    def make():
+        return around(Buffered(LENGTH))
+
+    laws = check_machine(make, view=view)
     assert "What `copy_capsule` gives stays as it is: no call overwrites it." in laws
     monkeypatch.setattr(Buffered, "copies", False)
     with pytest.raises(MachineError, match="breaks a law of machines"):
-        check_machine(lambda: Buffered(LENGTH), view=view)
+        check_machine(make, view=view)
 
 
 # Machines that lie -----------------------------------------------------------------

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from retape._errors import SnapshotError
 from retape.driver._early_end import stoppable
-from retape.driver._machine import TapingMachine, cannot_tape
+from retape.driver._machine import TapingMachine, cannot_tape, offers
 from retape.driver._resume import confirmed, fetch, skip_done
 from retape.schedule import Advance, Restore, Store, Sweep, Tape
 from retape.schedule._action import Action
@@ -89,7 +89,7 @@ def _planned(
             _foresee(run, actions)
         else:
             online = plan.online(capsule_bytes, tape_bytes)
-            if online.keeps_tapes and not isinstance(run.machine, TapingMachine):
+            if online.keeps_tapes and not offers(run.machine, TapingMachine):
                 raise cannot_tape(run.machine)
             if record is None or record.length is None:
                 return to_the_end(run, online)
@@ -111,7 +111,7 @@ def _capsule_bytes(run: Run) -> int:
 def _foresee(run: Run, schedule: Counted) -> None:
     """The work of a schedule; one that this machine cannot obey is refused here."""
     counts = schedule.counts()
-    if counts.kept_tapes and not isinstance(run.machine, TapingMachine):
+    if counts.kept_tapes and not offers(run.machine, TapingMachine):
         raise cannot_tape(run.machine)
     run.total = counts.advances + counts.taped
 

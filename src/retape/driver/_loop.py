@@ -24,6 +24,7 @@ from retape.driver._machine import (
     ResumedMachine,
     TapingMachine,
     cannot_tape,
+    offers,
 )
 from retape.driver._progress import Progress
 from retape.driver._report import Report
@@ -113,18 +114,18 @@ class Run:
     _gives_copies: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # Asked once: what a protocol asks at run time takes longer than an action.
-        machine, asked = self.machine, self.machine
+        # Asked once: that takes as long as an action.
+        machine = self.machine
         self.working, self.length = machine.start(), machine.length()
         if is_durable(self.store):
             self.durable = self.store
-            if isinstance(machine, KnownMachine):
+            if offers(machine, KnownMachine):
                 self.proof = Proof()
-        if isinstance(machine, OverwritingMachine):
-            self._copy = asked.copy_capsule
-        if isinstance(machine, PackingMachine):
-            self._pack = asked.to_store
-        self._tapes = isinstance(machine, TapingMachine)
+        if offers(machine, OverwritingMachine):
+            self._copy = machine.copy_capsule
+        if offers(machine, PackingMachine):
+            self._pack = machine.to_store
+        self._tapes = offers(machine, TapingMachine)
         self._gives_copies = self.store.gives_copies
 
     def go(self, until: type[T] | None = None) -> T | None:
@@ -355,8 +356,7 @@ class Run:
         if cotangent is not None:
             self.reached = Reached(left, cotangent)
         self.report.resumed = True
-        machine = self.machine
-        if isinstance(machine, ResumedMachine):
+        if offers(self.machine, ResumedMachine):
             self.machine.resume(self.at, self.cotangent is not None)
 
     def record(self) -> None:

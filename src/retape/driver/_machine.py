@@ -6,7 +6,7 @@ as a `Machine`, and the one loop in `driver._loop` needs nothing else. Mixed sch
 which keep tapes in slots, need a `TapingMachine`: three methods more.
 """
 
-from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
+from typing import Any, Protocol, SupportsIndex, TypeVar
 
 from retape._errors import MachineError, PlanError
 
@@ -84,7 +84,6 @@ class Machine(Protocol[C, A, R_co]):
         ...
 
 
-@runtime_checkable
 class TapingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     """A machine whose tapes can be held, and swept back later.
 
@@ -116,7 +115,6 @@ class TapingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
         ...
 
 
-@runtime_checkable
 class OverwritingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     """A machine whose capsules lie in memory that its program overwrites.
 
@@ -129,7 +127,6 @@ class OverwritingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
         ...
 
 
-@runtime_checkable
 class PackingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     """A machine whose capsules and cotangents have another form in a store.
 
@@ -142,7 +139,6 @@ class PackingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
         ...
 
 
-@runtime_checkable
 class ResumedMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     """A machine that wants to know that an earlier process has begun its run."""
 
@@ -151,7 +147,6 @@ class ResumedMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
         ...
 
 
-@runtime_checkable
 class KnownMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     """A machine whose runs are known by what they do.
 
@@ -174,6 +169,22 @@ class KnownMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     def taken_up(self, found: Any, length: int | None) -> A | None:
         """The cotangent that this leads to; `None` if it is another one."""
         ...
+
+
+def offers(machine: object, kind: type) -> bool:
+    """Tell whether a machine has what such a kind has besides.
+
+    It is asked as it is called, so that a machine may be an object around another one,
+    with a `__getattr__`: `isinstance` asks Python 3.12's way, which finds none of that.
+
+    Examples:
+        >>> from retape.driver import ToyMachine
+        >>> toy = ToyMachine(3)
+        >>> offers(toy, TapingMachine), offers(toy, OverwritingMachine)
+        (True, False)
+    """
+    besides = (name for name in vars(kind) if not name.startswith("_"))
+    return all(callable(getattr(machine, name, None)) for name in besides)
 
 
 def cannot_tape(machine: object) -> PlanError:

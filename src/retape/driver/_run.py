@@ -11,7 +11,7 @@ from retape._errors import MachineError, PlanError, StoreError
 from retape.driver._actions import Planner, remaining
 from retape.driver._interrupt import heeded
 from retape.driver._loop import Run
-from retape.driver._machine import Machine, ResumedMachine, check_machine
+from retape.driver._machine import Machine, ResumedMachine, check_machine, offers
 from retape.driver._progress import Bar, Progress
 from retape.driver._report import Report
 from retape.driver._resume import AnotherProgram
@@ -105,8 +105,8 @@ def run(
             if not done or isinstance(plan, Iterator):
                 raise
         # The program has changed since: a run that was done has no part in its next.
-        if isinstance(machine, ResumedMachine):
-            machine.resume(0, False)
+        if offers(machine, ResumedMachine):
+            first.machine.resume(0, False)
         return _through(begun(), plan, tape_bytes, reuse=False)
 
 

@@ -6,11 +6,11 @@ state when it is run again, and a gradient that is silently wrong.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from retape._arguments import word_of
 from retape._errors import DeterminismError, PlanError
-from retape.driver._machine import Machine, TapingMachine
+from retape.driver._machine import Machine, TapingMachine, offers
 from retape.storage import SnapshotStore
 
 C = TypeVar("C")
@@ -122,7 +122,7 @@ def reverse_checked(
     once more without a tape.
     """
     start, stop = stage
-    if not isinstance(machine, TapingMachine):
+    if not offers(machine, TapingMachine):
         after, step = capsule, start
         while step < stop:
             upto = verifier.next_stop(step, stop)
@@ -130,7 +130,7 @@ def reverse_checked(
             verifier.check(step, upto, after)
             step = upto
         return machine.reverse(capsule, stop - start, cotangent)
-    taping: TapingMachine[C, A, R] = machine
+    taping = cast("TapingMachine[C, A, R]", machine)
     parts: list[tuple[Any, int]] = []
     while start < stop:
         upto = verifier.next_stop(start, stop)

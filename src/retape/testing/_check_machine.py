@@ -10,6 +10,7 @@ from retape.driver._machine import (
     METHODS,
     OverwritingMachine,
     TapingMachine,
+    offers,
 )
 from retape.driver._machine import check_machine as check_methods
 from retape.schedule import Schedule
@@ -77,8 +78,8 @@ def check_machine(
     found = make()
     check_methods(found)
     probe = Probe(make, view, stage)
-    laws = LAWS + (TAPING_LAWS if isinstance(found, TapingMachine) else ())
-    if isinstance(found, OverwritingMachine):
+    laws = LAWS + (TAPING_LAWS if offers(found, TapingMachine) else ())
+    if offers(found, OverwritingMachine):
         laws += OVERWRITING_LAWS
 
     def broken(wrong: str) -> MachineError:

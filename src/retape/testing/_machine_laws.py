@@ -5,7 +5,7 @@ from operator import index
 from typing import Any, TypeAlias
 
 from retape.driver import run
-from retape.driver._machine import TapingMachine
+from retape.driver._machine import TapingMachine, offers
 from retape.plan._constructors import fixed_space
 from retape.schedule import Mixed, Schedule
 from retape.testing._probe import Probe, is_count, shown
@@ -87,7 +87,7 @@ def capsules_are_values(probe: Probe) -> Iterator[str]:
         probe.machine.reverse(capsule, steps, late)
         if before != probe.seen(capsule):
             yield f"`reverse` changed the capsule before step {start}"
-        if isinstance(probe.machine, TapingMachine):
+        if offers(probe.machine, TapingMachine):
             probe.machine.tape(capsule, steps)
             if before != probe.seen(capsule):
                 yield f"`tape` changed the capsule before step {start}"
@@ -123,7 +123,7 @@ def bytes_are_counted(probe: Probe) -> Iterator[str]:
         nbytes = probe.machine.nbytes(probe.at(start))
         if not is_count(nbytes):
             yield f"`nbytes` of the capsule before step {start} is {nbytes!r}"
-    if isinstance(probe.machine, TapingMachine) and probe.steps > 1:
+    if offers(probe.machine, TapingMachine) and probe.steps > 1:
         tape, _ = probe.machine.tape(probe.machine.start(), 1)
         nbytes = probe.machine.tape_nbytes(tape)
         if not is_count(nbytes):
@@ -214,7 +214,7 @@ def _schedules(n: int, alpha: int, machine: Any) -> Iterator[tuple[str, Any]]:
             if stages > 64 * d:  # one snapshot and n stages are n^2/2 advances
                 continue
             yield f"`Schedule({n}, {d}, {stage})`", Schedule(n, d, stage)
-    if isinstance(machine, TapingMachine) and 1 < n <= 256:
+    if offers(machine, TapingMachine) and 1 < n <= 256:
         yield f"`Mixed({n}, 3)`", Mixed(n, 3)
         if alpha > 1:
             yield f"`Mixed({n}, 4, 2, 1, 2)`", Mixed(n, 4, 2, 1, 2)

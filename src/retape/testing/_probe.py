@@ -6,7 +6,7 @@ from operator import index
 from typing import Any
 
 from retape._errors import MachineError
-from retape.driver._machine import OverwritingMachine, TapingMachine
+from retape.driver._machine import OverwritingMachine, offers
 from retape.testing._laws import seen
 
 _ENDLESS = 1_000_000
@@ -32,7 +32,8 @@ class Probe:
     steps: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.machine = _copied(self.make())
+        made = self.make()
+        self.machine = _Copied(made) if offers(made, OverwritingMachine) else made
         told = self.machine.length()
         self.steps = self._run_to_the_end() if told is None else index(told)
 
@@ -90,42 +91,25 @@ class _Copied:
     """An `OverwritingMachine` as the driver uses it: what is kept is copied."""
 
     def __init__(self, machine: Any) -> None:
-        self.machine = machine
+        self.machine, self.copy = machine, machine.copy_capsule
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.machine, name)
+        found = getattr(self.machine, name)
+        return self._taped if name == "tape" else found
 
     def start(self) -> Any:
-        return self.machine.copy_capsule(self.machine.start())
+        return self.copy(self.machine.start())
 
     def advance(self, capsule: Any, steps: int) -> tuple[Any, Any]:
-        after, made = self.machine.advance(self.machine.copy_capsule(capsule), steps)
-        return self.machine.copy_capsule(after), made
+        after, made = self.machine.advance(self.copy(capsule), steps)
+        return self.copy(after), made
 
     def reverse(self, capsule: Any, steps: int, cotangent: Any) -> Any:
-        copy = self.machine.copy_capsule(capsule)
-        return self.machine.reverse(copy, steps, cotangent)
+        return self.machine.reverse(self.copy(capsule), steps, cotangent)
 
-
-class _CopiedTaping(_Copied):
-    """The same of a machine that tapes."""
-
-    def tape(self, capsule: Any, steps: int) -> tuple[Any, Any]:
-        tape, after = self.machine.tape(self.machine.copy_capsule(capsule), steps)
-        return tape, self.machine.copy_capsule(after)
-
-    def sweep(self, tape: Any, steps: int, cotangent: Any) -> Any:
-        return self.machine.sweep(tape, steps, cotangent)
-
-    def tape_nbytes(self, tape: Any) -> int:
-        return self.machine.tape_nbytes(tape)
-
-
-def _copied(machine: Any) -> Any:
-    if not isinstance(machine, OverwritingMachine):
-        return machine
-    kind = _CopiedTaping if isinstance(machine, TapingMachine) else _Copied
-    return kind(machine)
+    def _taped(self, capsule: Any, steps: int) -> tuple[Any, Any]:
+        tape, after = self.machine.tape(self.copy(capsule), steps)
+        return tape, self.copy(after)
 
 
 def shown(cuts: Sequence[int], probe: Probe) -> str:
