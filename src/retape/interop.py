@@ -26,7 +26,7 @@ from retape.schedule import (
     Tape,
 )
 from retape.schedule._action import Action
-from retape.schedule._placing._online import Doubling, LeastCost
+from retape.schedule._placing._online_memory import LeastCost
 from retape.schedule._policy_stream import SlotNumbers
 
 __all__ = [
@@ -278,8 +278,8 @@ class _Slots:
         return Drop(step, slot, tier)
 
 
-class OnlineStream:
-    """The actions of an online schedule, before and after its length is known.
+def online_schedule(online: OnlineBinomial, drops: bool) -> Any:
+    """A `CheckpointSchedule` that is told its length by `finalize`.
 
     The driver of this library holds back the capsule before a stage until it knows
     whether that stage is the last; a manager that tapes as it goes (pyadjoint's) must
@@ -287,61 +287,38 @@ class OnlineStream:
     step that `OnlineBinomial.reverse` would reverse is not there, and all behind it is
     as it was.
 
-    Attributes:
+    Args:
+        online: The schedule.
         drops: Whether snapshots may be given up before the run has ended.
     """
-
-    def __init__(self, online: OnlineBinomial, drops: bool) -> None:
-        self.drops = drops
-        self._online = online
-        self._state: LeastCost | Doubling = online.begin()
-        self._kept: list[int] = []
-
-    def until(self, step: int) -> tuple[tuple[int, ...], bool, int]:
-        """Decide about the state before a step.
-
-        Returns:
-            The steps whose snapshots are given up, whether this one is kept, and the
-            next step about which something has to be decided.
-        """
-        self._state, placed = self._state.place(step)
-        keeps = placed.slot is not None
-        if keeps:
-            self._kept.append(step)
-        dropped = tuple(at for at, _ in placed.dropped) if self.drops else ()
-        return dropped, keeps, self._state.next_change(step + 1, sys.maxsize)
-
-    def back(self, length: int) -> Iterator[Action]:
-        """The actions of the way back."""
-        state = self._state
-        if not self.drops:
-            # All that was kept is still there. The gap behind the last of them is as
-            # long as all before it, so it is given the slots of a run of its own.
-            count = len(self._kept) + self._state.snapshots - 1
-            state = LeastCost(count, tuple(self._kept), tuple(range(count)))
-        return islice(self._online.reverse(state, length + 1), 1, None)
-
-
-def online_schedule(online: OnlineBinomial, drops: bool) -> Any:
-    """A `CheckpointSchedule` that is told its length by `finalize`."""
     peer: Any = import_module("checkpoint_schedules")
-    stream = OnlineStream(online, drops)
 
     class Online(adapted_schedule(peer)):
         """Actions of an online controller in the words of the other package."""
 
         def _iterator(self) -> Iterator[Any]:
             ram, work = peer.StorageType.RAM, peer.StorageType.WORK
+            state, kept = online.begin(), list[int]()
             while self.max_n is None:
                 first = self._n
-                dropped, keeps, self._n = stream.until(first)
-                for step in dropped:
+                state, placed = state.place(first)
+                keeps = placed.slot is not None
+                kept += [first] if keeps else []
+                self._n = state.next_change(first + 1, sys.maxsize)
+                for step, _ in placed.dropped if drops else ():
                     yield peer.Move(step, ram, peer.StorageType.NONE)
                 where = ram if keeps else work
                 yield peer.Forward(first, self._n, keeps, False, where)
             yield peer.EndForward()
+            if not drops:
+                # All that was kept is still there. The gap behind the last of them is
+                # as long as all before it, so it is given the slots of a run of its
+                # own.
+                count = len(kept) + state.snapshots - 1
+                state = LeastCost(count, tuple(kept), tuple(range(count)))
             length: int = self.max_n
-            for action in self.followed(stream.back(length), length):
+            back = islice(online.reverse(state, length + 1), 1, None)
+            for action in self.followed(back, length):
                 if not isinstance(action, peer.EndForward):
                     yield action
 
