@@ -9,8 +9,7 @@ import threading
 import pytest
 
 from retape import SnapshotError, StoreError
-from retape.storage._sharded._array_directory import ArrayDirectory
-from retape.storage._sharded._shared_directory import SharedDirectory
+from retape.storage._sharded._array_directory import ArrayDirectory, SharedDirectory
 
 
 class Gathering:

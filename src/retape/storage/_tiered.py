@@ -1,6 +1,6 @@
 """A store of several: what is near while there is room, what is far after."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -80,40 +80,13 @@ class TieredStore(SnapshotStore[C]):
     def is_durable(self) -> bool:
         return True
 
-    @property
-    def gives_copies(self) -> bool:
-        """Whether every part gives copies."""
-        return all(part.gives_copies for part in self._parts())
-
-    @property
-    def is_lossy(self) -> bool:
-        """Whether a part gives back no more than what is near."""
-        return any(part.is_lossy for part in self._parts())
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether several processes keep one run in a part that outlives them."""
-        return any(part.is_shared for part in self._durable)
-
     def agree(self, said: bool) -> bool:
         return all([part.agree(said) for part in self._durable])
-
-    @property
-    def must_be_outermost(self) -> bool:
-        return any(part.must_be_outermost for part in self._parts())
 
     @property
     def keeps_devices(self) -> bool:
         """Whether capsules may stay on their devices in every part."""
         return all(part.keeps_devices for part in self._durable)
-
-    @property
-    def needs_arrays(self) -> bool:
-        return any(part.needs_arrays for part in self._parts())
-
-    @property
-    def counts_other_bytes(self) -> bool:
-        return any(part.counts_other_bytes for part in self._parts())
 
     def capsule_bytes(self, capsule: C, nbytes: int) -> int:
         """The most that a part counts for a capsule."""
@@ -156,14 +129,6 @@ class TieredStore(SnapshotStore[C]):
     def prefetch(self, place: Place) -> bool:
         """Tell the part that holds a snapshot of a read; whether it reads ahead."""
         return self._part(self._is_far.get(place.where, True)).prefetch(place)
-
-    @property
-    def reads_ahead(self) -> bool:
-        return any(part.reads_ahead for part in self._parts())
-
-    @property
-    def record_waits(self) -> bool:
-        return any(part.record_waits for part in self._parts())
 
     @property
     def saves(self) -> bool:
@@ -295,6 +260,29 @@ class TieredStore(SnapshotStore[C]):
     def _in_memory(self) -> bool:
         """Whether the near part is lost with the process."""
         return len(self._durable) == 1
+
+
+def _answered(name: str, of_parts: Callable[[Iterator[bool]], bool]) -> Any:
+    """A question about a store, as its parts answer it together."""
+
+    def answer(self: Any) -> bool:
+        return of_parts(getattr(part, name) for part in (self.memory, self.disk))
+
+    return property(answer)
+
+
+_ANSWERS: dict[str, Callable[[Iterator[bool]], bool]] = {
+    "gives_copies": all,
+    **dict.fromkeys(
+        (
+            *("is_lossy", "is_shared", "must_be_outermost", "needs_arrays"),
+            *("counts_other_bytes", "reads_ahead", "record_waits"),
+        ),
+        any,
+    ),
+}
+for _name, _of_parts in _ANSWERS.items():
+    setattr(TieredStore, _name, _answered(_name, _of_parts))
 
 
 def name_tiers(store: SnapshotStore[Any], tiers: Sequence[str]) -> None:

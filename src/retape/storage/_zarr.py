@@ -22,7 +22,11 @@ from retape._extras import require
 from retape.storage._base import Place, Record
 from retape.storage._disk import DiskStore
 from retape.storage._run_directory import stem_of
-from retape.storage._sharded._array_directory import ArrayDirectory
+from retape.storage._sharded._array_directory import (
+    ArrayDirectory,
+    SharedDirectory,
+    processes_of,
+)
 from retape.storage._sharded._array_files import (
     DTYPES,
     SavedArray,
@@ -32,9 +36,8 @@ from retape.storage._sharded._array_files import (
     sharding_on,
     spec_of,
 )
-from retape.storage._sharded._shared_directory import SharedDirectory, processes_of
 from retape.storage._trees._kinds import opaque, take_apart
-from retape.storage._trees._leaves import PLAIN, is_array
+from retape.storage._trees._tree import PLAIN, is_array
 
 C = TypeVar("C")
 

@@ -22,12 +22,14 @@ from retape._errors import PlanError, SnapshotError, StoreError
 from retape.storage._base import Key, Place, Record, SnapshotStore, check_store_inside
 from retape.storage._codec import UNREADABLE
 from retape.storage._codecs._codec import Codec, named
-from retape.storage._codecs._lossy import (
+from retape.storage._codecs._packers import (
+    damaged,
+    pack_bytes,
     pack_rounded,
     roundable_numbers,
     unpack_rounded,
+    unpacked,
 )
-from retape.storage._codecs._packers import damaged, pack_bytes, unpacked
 from retape.storage._trees._arrays import Array
 from retape.storage._trees._serialize import (
     dtype_from_json,

@@ -17,18 +17,17 @@ import numpy as np
 from retape._errors import StoreError
 from retape.storage._trees._jax_arrays import is_jax_array
 from retape.storage._trees._kinds import opaque, parts_like, take_apart
-from retape.storage._trees._leaves import (
+from retape.storage._trees._tensors import (
+    as_numbers,
+    is_tensor,
+    with_numbers,
+)
+from retape.storage._trees._tree import (
     PLAIN,
     is_array,
     is_number,
     leaves,
     node_of,
-)
-from retape.storage._trees._tensors import (
-    as_numbers,
-    has_fraction,
-    is_tensor,
-    with_numbers,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def map_leaves(change: Callable[..., Any], first: Any, *others: Any) -> Any:
         contents = [own.to_arrays(tree) for tree in (first, *others)]
         return own.from_arrays(map_leaves(change, *contents))
     if is_tensor(first):
-        if not has_fraction(first):
+        if not epsilon_of(first.dtype):
             return first
         made = change(*map(as_numbers, (first, *others)))
         return with_numbers(made, first)

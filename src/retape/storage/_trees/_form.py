@@ -21,7 +21,7 @@ import numpy as np
 
 from retape.storage._trees._arithmetic import epsilon_of
 from retape.storage._trees._kinds import named_parts, opaque, take_apart
-from retape.storage._trees._leaves import PLAIN, is_of_framework, no_state
+from retape.storage._trees._tree import PLAIN, is_of_framework, no_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -96,7 +96,7 @@ class Node(NamedTuple):
 
 _REGISTERED: dict[type, Opaque] = {}
 LEAVES: dict[type, bool] = {}
-"""Whether values of a type have no parts, as they are met: `_leaves.is_leaf` asks."""
+"""Whether values of a type have no parts, as they are met: `_tree.is_leaf` asks."""
 
 
 def register_state(

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from math import inf, isfinite
 from typing import Any
 
-from retape.storage._trees._arithmetic import _is_small_float
+from retape.storage._trees._arithmetic import epsilon_of
 from retape.storage._trees._jax_arrays import is_jax_array
 from retape.storage._trees._kinds import opaque
-from retape.storage._trees._leaves import PLAIN, is_array, is_number, leaves, node_of
-from retape.storage._trees._tensors import as_numbers, has_fraction, is_tensor
+from retape.storage._trees._tensors import as_numbers, is_tensor
+from retape.storage._trees._tree import PLAIN, is_array, is_leaf, leaves, node_of
 
 
 def largest(tree: Any) -> float:
@@ -78,11 +78,8 @@ def _leaves(tree: Any) -> Iterator[Any]:
     own = opaque(type(tree))
     if own is not None:
         yield from _leaves(own.to_arrays(tree))
-    elif is_tensor(tree):
-        if has_fraction(tree):
-            yield tree
-    elif is_array(tree) or is_number(tree) or is_jax_array(tree):
-        if tree.size and _has_fraction(tree.dtype):
+    elif is_leaf(tree):
+        if 0 not in tree.shape and epsilon_of(tree.dtype):
             yield tree
     else:
         node = node_of(tree)
@@ -91,19 +88,13 @@ def _leaves(tree: Any) -> Iterator[Any]:
             yield from _leaves(part)
 
 
-def _has_fraction(dtype: Any) -> bool:
-    return dtype.kind in "fc" or _is_small_float(dtype)
-
-
 def _magnitude(leaf: Any) -> float:
     if type(leaf) in (float, complex):
         return abs(leaf)
     if is_tensor(leaf):
         if leaf.device.type != "cpu":
-            return float(leaf.detach().abs().max()) if leaf.numel() else 0.0
+            return float(leaf.detach().abs().max())
         leaf = as_numbers(leaf)
-        if not leaf.size:
-            return 0.0
     if leaf.dtype.kind == "c":
         return float(abs(leaf).max())
     # A pass each, and no array in between: a NaN comes out of either.
@@ -117,7 +108,7 @@ def _described(leaf: Any) -> str:
     leaf = leaf.detach() if is_tensor(leaf) else leaf
     name = str(leaf.dtype).removeprefix("torch.")
     kind = f"{name}[{','.join(map(str, leaf.shape))}]"
-    if "complex" in name or 0 in leaf.shape:
+    if "complex" in name:
         return kind
     low, high, zeros = float(leaf.min()), float(leaf.max()), int((leaf == 0).sum())
     if not leaf.shape:

@@ -43,7 +43,12 @@ from retape.storage._trees._kinds import (
     named_parts,
     opaque,
 )
-from retape.storage._trees._leaves import (
+from retape.storage._trees._tensors import (
+    is_tensor,
+    tensor_from_array,
+    tensor_to_array,
+)
+from retape.storage._trees._tree import (
     PLAIN,
     endless,
     is_array,
@@ -51,11 +56,6 @@ from retape.storage._trees._leaves import (
     is_of_framework,
     no_state,
     node_of,
-)
-from retape.storage._trees._tensors import (
-    is_tensor,
-    tensor_from_array,
-    tensor_to_array,
 )
 
 if TYPE_CHECKING:

@@ -162,11 +162,6 @@ def with_numbers(array: Any, like: Any) -> Any:
     return torch.as_tensor(array).to(dtype=like.dtype, device=like.device)
 
 
-def has_fraction(tensor: Any) -> bool:
-    """Tell whether the numbers of a tensor have fractions, as those of NumPy's "fc"."""
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 class _Physical(NamedTuple):
     """A tensor as it lies in memory, and the marks that say how it is read."""
 
