@@ -85,7 +85,7 @@ import retape.optimistix | optimistix | optimistix
 import retape.torch | torch | torch
 import retape.transformers | accelerate | transformers
 import retape.lightning | lightning | lightning
-from retape.viz._figure import draw_figure; draw_figure([]) | matplotlib | plot
+from retape.viz import draw_figure; draw_figure([]) | matplotlib | plot
 """
 """A statement, what is not installed, and the extra that has it."""
 

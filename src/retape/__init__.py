@@ -34,12 +34,12 @@ if _typing.TYPE_CHECKING:
     from retape.driver._steps._check_adjoint import check_adjoint as check_adjoint
     from retape.driver._steps._program import Program as Program
     from retape.plan._base import Plan as Plan
-    from retape.plan._chain import chain as chain
     from retape.plan._constructors import fixed_space as fixed_space
     from retape.plan._constructors import fixed_time as fixed_time
     from retape.plan._constructors import logarithmic as logarithmic
     from retape.plan._constructors import segments as segments
     from retape.plan._constructors import within as within
+    from retape.plan._scheduled import chain as chain
     from retape.plan._tiers import tiers as tiers
     from retape.schedule._tier import StepCosts as StepCosts
     from retape.schedule._tier import Tier as Tier
@@ -60,7 +60,7 @@ _HOMES = {
         "driver._interrupt": ("interruptible",),
         "driver._steps._program": ("Program",),
         "plan._base": ("Plan",),
-        "plan._chain": ("chain",),
+        "plan._scheduled": ("chain",),
         "plan._constructors": (
             *("fixed_space", "fixed_time", "logarithmic", "segments", "within"),
         ),

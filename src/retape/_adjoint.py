@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from retape._adjoint_arguments import machine_of, planned, run_through, seeded
 from retape._arguments import whole
-from retape._forked._run import refuse_hidden, run_in_processes
+from retape._forked._machine import refuse_hidden, run_in_processes
 from retape.driver._health import Health
 from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
 from retape.driver._progress import Bar, Progress

@@ -79,8 +79,19 @@ def format_bytes(count: int) -> str:
         >>> format_bytes(1572865)
         '1.6 MiB'
     """
-    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            tenths = -(-count * 10 // size)
-            return f"{tenths // 10}.{tenths % 10} {unit}"
-    return f"{count} B"
+    size, unit = unit_of(count)
+    if size == 1:
+        return f"{count} B"
+    tenths = -(-count * 10 // size)
+    return f"{tenths // 10}.{tenths % 10} {unit}"
+
+
+def unit_of(count: float) -> tuple[int, str]:
+    """The unit in which people read an amount: its bytes, and its name.
+
+    Examples:
+        >>> unit_of(1572865), unit_of(7)
+        ((1048576, 'MiB'), (1, 'B'))
+    """
+    units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+    return next((each for each in units if count >= each[0]), units[-1])

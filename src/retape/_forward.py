@@ -12,7 +12,7 @@ from weakref import finalize
 from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned, seeded
 from retape._errors import PlanError
-from retape._forked._run import refuse_hidden
+from retape._forked._machine import refuse_hidden
 from retape.driver._loop import Run
 from retape.driver._run import run_back, run_to_the_end
 from retape.driver._steps._program import Program

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from retape._adjoint import Adjoint, adjoint
 from retape._diagnose._fault import fault_of, forward_fault_of
-from retape._forked._run import refuse_hidden
+from retape._forked._machine import refuse_hidden
 from retape.driver._health import LOOKS, Health, check_growth
 from retape.driver._steps._program import Program, check_program
 from retape.plan._base import Plan

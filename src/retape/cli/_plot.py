@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(schedule: Offline, title: str, out: str) -> None:
-    from retape.viz._figure import draw_figure
+    from retape.viz._schedule import draw_figure
 
     figure = draw_figure(schedule, title=title)
     try:

@@ -7,12 +7,12 @@ from retape._arguments import whole
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._base import Plan
-from retape.plan._mixed import MixedSpace
 from retape.plan._options import (
     Kind,
     Memory,
     keeps_tapes,
 )
+from retape.plan._scheduled import MixedSpace
 from retape.schedule._split import Split
 
 

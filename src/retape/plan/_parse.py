@@ -21,7 +21,6 @@ from typing import Any, TypeAlias, get_args, get_origin
 
 from retape._errors import PlanError
 from retape.plan._base import Plan
-from retape.plan._chain import chain
 from retape.plan._constructors import (
     fixed_space,
     fixed_time,
@@ -29,6 +28,7 @@ from retape.plan._constructors import (
     segments,
     within,
 )
+from retape.plan._scheduled import chain
 from retape.plan._tiers import tiers
 from retape.schedule._tier import Tier
 

@@ -6,10 +6,9 @@ from typing import Any, NoReturn
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
-from retape.plan._pick import MANY_STEPS
+from retape.plan._pick import MANY_STEPS, stage_for_snapshots
 from retape.plan._prediction import Bytes, Resolved
 from retape.plan._scheduled import ScheduledPlan, stage_within
-from retape.plan._stage_length import stage_for_snapshots
 from retape.schedule import Hierarchy, OnlineTiers
 from retape.schedule._hierarchy import check_tiers
 from retape.schedule._tier import StepCosts, Tier

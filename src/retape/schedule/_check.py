@@ -122,21 +122,29 @@ class _Replay:
                 return self._sweep(start, stop, slot, tier)
         assert_never(action)
 
-    def _advance(self, start: int, stop: int) -> str:
-        if self.at != start:
-            return f"the working capsule is {_where(self.at)}, not at step {start}"
+    def _stands_at(self, step: int) -> str:
+        if self.at == step:
+            return ""
+        return f"the working capsule is {_where(self.at)}, not at step {step}"
+
+    def _goes_to(self, start: int, stop: int) -> str:
+        if reason := self._stands_at(start):
+            return reason
         if not start < stop:
             return "it does not go forward"
         if stop >= self.left:
             return f"it runs to step {stop}, and only steps below {self.left} are left"
+        return ""
+
+    def _advance(self, start: int, stop: int) -> str:
+        if reason := self._goes_to(start, stop):
+            return reason
         self.at = stop
         self.counts.advances += stop - start
         return ""
 
     def _store(self, step: int, slot: int, tier: str) -> str:
-        if self.at != step:
-            return f"the working capsule is {_where(self.at)}, not at step {step}"
-        if reason := self._occupy(step, slot, tier):
+        if reason := self._stands_at(step) or self._occupy(step, slot, tier):
             return reason
         self.counts.stores += 1
         return ""
@@ -153,13 +161,8 @@ class _Replay:
         return self._over(tier)
 
     def _tape(self, start: int, stop: int, slot: int, tier: str) -> str:
-        if self.at != start:
-            return f"the working capsule is {_where(self.at)}, not at step {start}"
-        if not start < stop:
-            return "it does not go forward"
-        if stop >= self.left:
-            return f"it runs to step {stop}, and only steps below {self.left} are left"
-        if reason := self._too_long(start, stop) or self._occupy(start, slot, tier):
+        reason = self._goes_to(start, stop) or self._too_long(start, stop)
+        if reason := reason or self._occupy(start, slot, tier):
             return reason
         self.tapes[tier, slot] = self.at = stop
         self.counts.taped += stop - start
@@ -206,8 +209,8 @@ class _Replay:
         return "" if held == step else f"the slot holds step {held}"
 
     def _reverse(self, start: int, stop: int) -> str:
-        if self.at != start:
-            return f"the working capsule is {_where(self.at)}, not at step {start}"
+        if reason := self._stands_at(start):
+            return reason
         if stop != self.left or self.done:
             return f"the next step to be reversed is {self.left - 1}"
         if start >= stop and self.length:

@@ -12,7 +12,7 @@ from retape.schedule._offline import Offline
 from retape.schedule._policy_stream import Policy
 from retape.schedule._split import BinomialPolicy
 from retape.schedule._tables._hierarchy_rules import Task, decided, least_cost
-from retape.schedule._tables._tier_slots import Rooms
+from retape.schedule._tables._space import Rooms
 from retape.schedule._tier import StepCosts, Tier
 
 
@@ -123,13 +123,9 @@ class Hierarchy(Offline):
         """The snapshots of all tiers."""
         return sum(self._slots)
 
-    def peak_bytes(self, sizes: tuple[int, int] | None = None) -> int | None:
-        """Memory for the snapshots of the nearest tier and the longest tape."""
-        if sizes is None:
-            return None
-        counts, (w, r) = self.counts(), sizes
-        near = counts.tiers[self.tiers[0].name].peak
-        return near * w + counts.longest_stage * r
+    def _held_bytes(self, counts: Counts, w: int, r: int) -> int:
+        """Of the nearest tier, which is the memory."""
+        return counts.tiers[self.tiers[0].name].peak * w
 
     @property
     def _slots(self) -> list[int]:

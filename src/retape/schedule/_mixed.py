@@ -16,8 +16,7 @@ from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts, TierCounts
 from retape.schedule._offline import Offline
 from retape.schedule._policy_counts import Totals, policy_counts
-from retape.schedule._tables._mixed_room import mixed_policy
-from retape.schedule._tables._table_policy import TablePolicy
+from retape.schedule._tables._table_policy import TablePolicy, mixed_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +120,8 @@ class Mixed(Offline):
         """
         return _totals(self, state, tape).weight
 
-    def peak_bytes(self, sizes: tuple[int, int] | None = None) -> int | None:
-        """Memory for what slots hold at their most and the longest tape."""
-        if sizes is None:
-            return None
-        w, r = sizes
-        return self.heaviest(w, self.stage * r) + self.counts().longest_stage * r
+    def _held_bytes(self, counts: Counts, w: int, r: int) -> int:
+        return self.heaviest(w, self.stage * r)
 
     def totals(self, state: int, tape: int) -> Totals:
         """What it comes to, where a state and a tape weigh so much."""

@@ -75,7 +75,12 @@ class Offline:
         if sizes is None:
             return None
         counts, (w, r) = self.counts(), sizes
-        return counts.peak_snapshots * w + counts.longest_stage * r
+        return self._held_bytes(counts, w, r) + counts.longest_stage * r
+
+    def _held_bytes(self, counts: Counts, w: int, r: int) -> int:
+        """Memory for what slots hold at their most."""
+        del r
+        return counts.peak_snapshots * w
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from retape._bytes import format_bytes
+from retape._bytes import format_bytes, unit_of
 from retape._errors import PlanError
 from retape._extras import require
 from retape.driver._memory_trace import MemoryTrace
@@ -78,7 +78,7 @@ def timeline(report: HasMemory | MemoryTrace, *, dark: bool = False) -> Figure:
     require("plot", "matplotlib")
     theme = themed(dark)
     figure, axes = theme.canvas((6, 3.8))
-    unit, name = _unit(max(trace.predicted_peak, trace.measured_peak, 1))
+    unit, name = unit_of(max(trace.predicted_peak, trace.measured_peak))
     _areas(axes, trace, unit, theme)
     if trace.measured:
         axes.plot(
@@ -136,10 +136,3 @@ def _areas(axes: Any, trace: MemoryTrace, unit: float, theme: Theme) -> None:
         axes.step(
             work, heights, where="pre", color=theme.pink, label="snapshots on disk"
         )
-
-
-def _unit(most: int) -> tuple[float, str]:
-    for name, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if most >= size:
-            return float(size), name
-    return 1.0, "bytes"

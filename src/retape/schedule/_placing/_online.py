@@ -48,8 +48,7 @@ from retape.schedule._placing._online_memory import (
 from retape.schedule._placing._online_tiers import TieredPlacement
 from retape.schedule._policy_stream import Held, Stream
 from retape.schedule._split import BinomialPolicy
-from retape.schedule._tables._mixed_room import mixed_policy
-from retape.schedule._tables._tier_slots import slots_for_parts
+from retape.schedule._tables._table_policy import mixed_policy, slots_for_parts
 from retape.schedule._tier import StepCosts, Tier
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]

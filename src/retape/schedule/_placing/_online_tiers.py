@@ -21,9 +21,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from retape.schedule._placing._online_memory import NOTHING, Move, Placed
-from retape.schedule._tables._space import Kind
+from retape.schedule._tables._space import Kind, Rooms
 from retape.schedule._tables._table_policy import TablePolicy
-from retape.schedule._tables._tier_slots import Rooms
 
 _ASKED = 8
 """Each doubling of the run is asked about at up to 2^8 stages."""

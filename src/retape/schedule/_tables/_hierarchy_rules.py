@@ -17,8 +17,8 @@ from retape.schedule._policy_counts import MOST_INTERVALS, Totals, policy_counts
 from retape.schedule._tables._kept_table import kept_table
 from retape.schedule._tables._nested_slots import nested_policies
 from retape.schedule._tables._segment_policy import segments
-from retape.schedule._tables._space import ENDLESS
-from retape.schedule._tables._tier_slots import Rooms, slots_for_parts, slots_told_apart
+from retape.schedule._tables._space import ENDLESS, Rooms
+from retape.schedule._tables._table_policy import slots_for_parts, slots_told_apart
 from retape.schedule._tier import StepCosts, Tier
 
 EXACT = 800_000_000

@@ -16,9 +16,9 @@ free beside a value of kind k, and L stages:
 
 What a room is, and what a value takes of it, a `Space` tells:
 
-- `_tier_slots`: the free slots of each tier, in every combination;
-- `_nested_slots`: those of one tier, where the ones before it are all free (H-Revolve);
-- `_mixed_room`: bytes, for states and tapes (Maddison 2024 for p = q = 1 and slots).
+- `TierSlots`: the free slots of each tier, in every combination;
+- `NestedSlots`: those of one tier, where the ones before it are all free (H-Revolve);
+- `MixedRoom`: bytes, for states and tapes (Maddison 2024 for p = q = 1 and slots).
 """
 
 from collections.abc import Hashable

@@ -2,7 +2,7 @@
 
 The farthest tiers cut a run into intervals, and what is nearer is used inside of these,
 as H-Revolve does: so a table grows with the sum of all slots, where one of every
-combination (`_tier_slots`) grows with their product. What is longer than a table
+combination (`TierSlots`) grows with their product. What is longer than a table
 reaches has its starts on the farthest tier that has room. Where that tier has slots
 enough it is cut into intervals of one length, the one of least cost per stage: the best
 schedules become periodic (Aupy and Herrmann 2017).
@@ -18,12 +18,12 @@ from retape.schedule._tables._kept_table import kept_table
 from retape.schedule._tables._space import (
     ENDLESS,
     Kind,
+    Rooms,
     Space,
     forward_for_ties,
     kinds_of,
 )
 from retape.schedule._tables._table_policy import TablePolicy
-from retape.schedule._tables._tier_slots import Rooms
 from retape.schedule._tier import Tier
 
 Nested: TypeAlias = tuple[int, int]

@@ -1,12 +1,15 @@
 """What may be kept of a run, and what that leaves: one account for all schedules.
 
-Slots on several tiers, or bytes that states and tapes take, differ in what is free and
-in what becomes of it. All else, which is the same, is told by `_kept_table` and
-`_table_policy`. A *room* is what is free at some time, as a space counts it.
+Slots on several tiers (`TierSlots`, and `NestedSlots` beside it), or bytes that states
+and tapes take (`MixedRoom`), differ in what is free and in what becomes of it. All
+else, which is the same, is told by `_kept_table` and `_table_policy`. A *room* is what
+is free at some time, as a space counts it.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from retape.schedule._split import binomial_split
 from retape.schedule._tier import Tier
@@ -107,3 +110,99 @@ def forward_for_ties(forward: float, tiers: Sequence[Tier]) -> float:
 _NEARLY_FREE = 1e-9
 """An advance that costs nothing, in the least transfer: of equal schedules the one with
 the fewest advances is taken, which would be as good as any."""
+
+
+Rooms: TypeAlias = tuple[int, ...]
+"""Free slots on each tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierSlots(Space[Rooms]):
+    """Slots on several tiers.
+
+    Attributes:
+        most: The slots of each tier that a table tells apart; more count as so many.
+        kinds: A state on each tier, the nearest first.
+        forward: What an advance costs.
+    """
+
+    most: Rooms
+    kinds: tuple[Kind, ...]
+    forward: float
+
+    def rooms(self) -> Iterator[Rooms]:
+        frees = [(ENDLESS,) if n == ENDLESS else range(n + 1) for n in self.most]
+        return product(*frees)
+
+    def take(self, room: Rooms, kind: Kind) -> Rooms | None:
+        return self._changed(room, kind, -1) if room[self._axis(kind)] else None
+
+    def give(self, room: Rooms, kind: Kind) -> Rooms:
+        return self._changed(room, kind, 1)
+
+    def free(self, room: Rooms) -> int:
+        return sum(room)
+
+    def seen(self, room: Rooms) -> Rooms:
+        return tuple(map(min, room, self.most))
+
+    def _axis(self, kind: Kind) -> int:
+        return self.kinds.index(kind)
+
+    def _changed(self, room: Rooms, kind: Kind, by: int) -> Rooms:
+        axis = self._axis(kind)
+        if room[axis] == ENDLESS:
+            return room
+        return (*room[:axis], room[axis] + by, *room[axis + 1 :])
+
+
+_ADVANCE = 2.0**26
+"""What an advance costs, where a write costs 1: of a table, up to 4,898 stages, there
+are at most 2^24 of both, so their sums are exact."""
+
+_STATE = Kind("memory", write=1.0)
+_TAPE = Kind("memory", write=1.0, tape=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MixedRoom(Space[int]):
+    """Room that states and tapes share, in bytes or in slots.
+
+    A cost is advances and writes in one number: among equal advances the fewest writes
+    are taken. Beyond a table's reach states are kept, at binomial splits; but where all
+    tapes fit, they are kept.
+
+    Attributes:
+        room: All of it.
+        state: What a state takes.
+        tape: What the tape of a stage takes.
+    """
+
+    room: int
+    state: int
+    tape: int
+    kinds: tuple[Kind, ...] = (_TAPE, _STATE)
+    forward: float = _ADVANCE
+
+    def rooms(self) -> Iterator[int]:
+        found, fresh = {self.room}, [self.room]
+        while fresh:
+            at = fresh.pop()
+            for less in (at - self.state, at - self.tape):
+                if less >= 0 and less not in found:
+                    found.add(less)
+                    fresh.append(less)
+        return iter(sorted(found))
+
+    def take(self, room: int, kind: Kind) -> int | None:
+        left = room - (self.tape if kind.tape else self.state)
+        return left if left >= 0 else None
+
+    def give(self, room: int, kind: Kind) -> int:
+        return room + (self.tape if kind.tape else self.state)
+
+    def free(self, room: int) -> int:
+        return room // self.state
+
+    def keep(self, stages: int, room: int) -> Kind:
+        return _TAPE if room >= (stages - 1) * self.tape else _STATE

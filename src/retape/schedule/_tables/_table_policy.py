@@ -3,16 +3,30 @@
 A table grows with the square of the stages. What is longer than it reaches is cut at
 binomial splits, or as the space says, with its start where what is held longest should
 be.
+
+On a tier that never fills up (`ENDLESS` slots) what is free does not change, and a
+table is smaller by that dimension. If the schedule found needs no more slots than there
+are, it is the cheapest for them, too, since fewer slots never make one cheaper.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Generic, TypeVar
 
 from retape.schedule._binomial import known_advances
 from retape.schedule._policy_stream import Held, Released
 from retape.schedule._tables._kept_table import KeptTable, kept_table
-from retape.schedule._tables._space import Kind, Space
+from retape.schedule._tables._space import (
+    Kind,
+    MixedRoom,
+    Rooms,
+    Space,
+    TierSlots,
+    forward_for_ties,
+    kinds_of,
+)
+from retape.schedule._tier import Tier
 
 R = TypeVar("R", bound=Hashable)
 
@@ -101,3 +115,52 @@ class TablePolicy(Generic[R]):
         if size not in self._tables:
             self._tables[size] = kept_table(self._tabled, size)
         return self._tables[size]
+
+
+# For tiers --------------------------------------------------------------------
+
+_TIERS = 20_000_000
+"""The most (stages^2 * rooms) of a table for a part of a run: half a second or so."""
+
+_SLOTS = 24
+"""Free slots that a table for a part tells apart on each tier; more count as so
+many."""
+
+
+def slots_told_apart(
+    stages: int, most: Rooms, tiers: Sequence[Tier], forward: float
+) -> TablePolicy[Rooms]:
+    """The policy that decides by one table about a whole run."""
+    ties = forward_for_ties(forward, tiers)
+    return TablePolicy(TierSlots(most, kinds_of(tiers), ties), stages)
+
+
+def slots_for_parts(
+    slots: Rooms, tiers: Sequence[Tier], forward: float
+) -> TablePolicy[Rooms]:
+    """The policy for runs of any length, whose table decides about parts of them."""
+    most = tuple(min(count, _SLOTS) for count in slots)
+    reach = max(2, int((_TIERS / prod(count + 1 for count in most)) ** 0.5))
+    ties = forward_for_ties(forward, tiers)
+    return TablePolicy(TierSlots(most, kinds_of(tiers), ties), reach, grows=True)
+
+
+# For states and tapes ---------------------------------------------------------
+
+_MIXED = 24_000_000
+"""The most (stages^2 * rooms) of a table: 0.1 s for 300 stages and 250 rooms (a
+processor of a server, 2026-11-26)."""
+
+_ROOMS = 20_000
+"""The most different rooms of a table: 0.4 s, for 30 stages."""
+
+
+@lru_cache(maxsize=8)
+def mixed_policy(stages: int, room: int, state: int, tape: int) -> TablePolicy[int]:
+    """The policy for up to so many stages; with too many rooms it has no table."""
+    space, reach = MixedRoom(room, state, tape), 1
+    if min(room, (room // state + 1) * (room // tape + 1)) <= _ROOMS:
+        rooms, reach = len(list(space.rooms())), stages
+        while reach > 1 and reach**2 * rooms > _MIXED:
+            reach = reach * 7 // 8
+    return TablePolicy(space, reach)
