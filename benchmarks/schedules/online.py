@@ -1,10 +1,9 @@
 """How far a run of unknown length stays above the offline optimum.
 
-    python -m benchmarks.schedules.online [--longest 20000] [levels limits tiers]
+    python -m benchmarks.schedules.online [--longest 20000] [placements limits tiers]
 
 For each number of snapshots the worst ratio of advances over all lengths, and the
-length at which it is reached, for both placements; and the same for a placement by
-levels (Wang, Moin and Iaccarino 2009), made here for comparison only.
+length at which it is reached, for both placements.
 
 Then what no policy at all can do better than, for small numbers of snapshots: the least
 worst ratio over all ways of keeping and giving up snapshots, by exhaustive search.
@@ -17,6 +16,7 @@ exact.
 
 from collections.abc import Iterator
 from math import inf
+from typing import get_args
 
 from benchmarks.harness import Table, asked
 
@@ -30,7 +30,7 @@ from retape.schedule import (
     Store,
     replay,
 )
-from retape.schedule._binomial import beta
+from retape.schedule._placing._online import PlacementName
 
 LIMITS = ((2, 120), (3, 70), (4, 60), (5, 40), (6, 35))
 """Snapshots, and the lengths up to which all policies are searched."""
@@ -42,24 +42,21 @@ TIERS = (
 
 def main() -> None:
     """Print the tables."""
-    tables = {"levels": by_levels, "limits": limits, "tiers": tiers}
-    quick = {"longest": 100, "names": ["levels", "tiers"]}
+    tables = {"placements": placements, "limits": limits, "tiers": tiers}
+    quick = {"longest": 100, "names": ["placements", "tiers"]}
     given = asked(__doc__, tables, quick, longest=20_000)
     for name in given.names:
         tables[name](given.longest)
 
 
-def by_levels(longest: int) -> None:
+def placements(longest: int) -> None:
     """The worst of each placement."""
     title = f"worst advances / optimum for n <= {longest}, and where (n)"
-    table = Table("snapshots", "least-cost", "doubling", "levels", title=title)
+    names = get_args(PlacementName)
+    table = Table("snapshots", *names, title=title)
     for snapshots in (1, 2, 3, 4, 5, 6, 8, 12, 20, 40):
-        cells = [
-            worst(ours(snapshots, longest, "least-cost"), snapshots),
-            worst(ours(snapshots, longest, "doubling"), snapshots),
-            worst(levels(snapshots, longest), snapshots),
-        ]
-        table.row(snapshots, *(f"{ratio:.4f} ({n})" for ratio, n in cells))
+        found = [worst(ours(snapshots, longest, name), snapshots) for name in names]
+        table.row(snapshots, *(f"{ratio:.4f} ({n})" for ratio, n in found))
 
 
 def limits(longest: int) -> None:
@@ -185,44 +182,6 @@ def ours(snapshots: int, longest: int, placement: str) -> Iterator[tuple[int, in
     for n in range(2, longest + 1):
         state, _ = state.place(n - 2)
         yield n, n - 1 + online.turn_advances(state, n)
-
-
-def levels(snapshots: int, longest: int) -> Iterator[tuple[int, int]]:
-    """The same for snapshots that rise in level when a round is full."""
-    held: list[int] = []
-    batches = batch_starts(snapshots)
-    start, size = next(batches)
-    for n in range(2, longest + 1):
-        p = n - 2
-        if p >= start + size:
-            start, size = next(batches)
-        if p >= start:
-            if len(held) == snapshots:
-                held.remove(max(x for x in held if x < start))
-            held.append(p)
-        ends = (*held[1:], n - 1)
-        gaps = [end - at for at, end in zip(held, ends, strict=True)]
-        each = (Schedule(g, snapshots - i).counts() for i, g in enumerate(gaps))
-        yield n, n - 1 + sum(counts.advances for counts in each)
-
-
-def batch_starts(snapshots: int) -> Iterator[tuple[int, int]]:
-    """Where runs of stores at every stage begin, and how long they are."""
-
-    def rounds(start: int, slots: int, level: int) -> Iterator[tuple[int, int]]:
-        if level == 1:
-            yield start, slots
-            return
-        yield from rounds(start, slots, level - 1)
-        if slots > 1:
-            yield from rounds(start + beta(slots, level - 1), slots - 1, level)
-
-    yield from rounds(0, snapshots, 1)
-    level = 1
-    while snapshots > 1:
-        yield from rounds(beta(snapshots, level), snapshots - 1, level + 1)
-        level += 1
-    yield 1 << 62, 1
 
 
 if __name__ == "__main__":
