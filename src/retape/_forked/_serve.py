@@ -17,8 +17,8 @@ from retape._errors import MachineError
 from retape._forked._system import (
     end_when_hung_up,
     fork,
+    is_gone,
     private_bytes,
-    reaped,
     received,
     watched,
 )
@@ -35,7 +35,7 @@ def serve(machine: Machine[Any, Any, Any], end: Connection) -> NoReturn:
             name, *arguments = end.recv()
         except (EOFError, OSError):
             _leave(children)
-        children = [pid for pid in children if not reaped(pid)]
+        children = [pid for pid in children if not is_gone(pid)]
         answer: tuple[bool, Any]
         try:
             if name == "fork":
@@ -89,7 +89,7 @@ def _cannot_send(answer: tuple[bool, Any], error: Exception) -> Exception:
 
 def _leave(children: Sequence[int]) -> NoReturn:
     for pid in children:
-        reaped(pid)
+        is_gone(pid)
     with suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -64,14 +64,6 @@ def received(end: Connection) -> Connection:
         return Connection(recv_handle(end))
 
 
-def reaped(pid: int) -> bool:
-    """Tell whether a child has ended; waits for no other."""
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True
-
-
 def is_gone(pid: int) -> bool:
     """Tell whether a process has ended and is waited for, by whoever its parent is."""
     try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-FORMAT = "retape-2"
+FORMAT = "retape-3"
 
 
 def encode(value: object, label: dict[str, object]) -> bytes:

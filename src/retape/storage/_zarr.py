@@ -36,8 +36,7 @@ from retape.storage._sharded._array_files import (
     sharding_on,
     spec_of,
 )
-from retape.storage._trees._kinds import opaque, take_apart
-from retape.storage._trees._tree import PLAIN, is_array
+from retape.storage._trees._tree import leaves, map_tree
 
 C = TypeVar("C")
 
@@ -163,7 +162,7 @@ class ZarrStore(DiskStore[C]):
 
         def written() -> Any:
             try:
-                found = _map(tree, _is_of_jax, writing.begin)
+                found = map_tree(writing.written, tree)
                 for write in writing.begun:
                     write.result()
             except (ValueError, OSError) as failure:
@@ -182,7 +181,9 @@ class ZarrStore(DiskStore[C]):
         if saved:
             found = self._arrays.together(lambda: list(map(self._read, saved)), bytes)
         rest = iter(found)
-        return _map(tree, _is_saved, lambda _: next(rest))
+        return map_tree(
+            lambda leaf: next(rest) if isinstance(leaf, SavedArray) else leaf, tree
+        )
 
     def _read(self, saved: SavedArray) -> Any:
         where = self._arrays.at(saved.folder, saved.name)
@@ -224,7 +225,11 @@ class _Writing:
         self.alike = blake2b(digest_size=16)
         self._count = 0
 
-    def begin(self, array: Any) -> Any:
+    def written(self, leaf: Any) -> Any:
+        """What a file has of a leaf: of an array of JAX's its place."""
+        return self._begin(leaf) if _is_of_jax(leaf) else leaf
+
+    def _begin(self, array: Any) -> Any:
         """Begin to write this process's parts of an array; its place."""
         shared = isinstance(self.arrays, SharedDirectory)
         here = array.is_fully_addressable
@@ -259,23 +264,5 @@ def _is_of_jax(leaf: Any) -> bool:
     return hasattr(leaf, "addressable_shards")
 
 
-def _is_saved(leaf: Any) -> bool:
-    return isinstance(leaf, SavedArray)
-
-
-def _map(tree: Any, is_leaf: Any, change: Any) -> Any:
-    """The same containers with other leaves."""
-    if is_leaf(tree):
-        return change(tree)
-    if type(tree) in PLAIN or is_array(tree) or opaque(type(tree)) is not None:
-        return tree
-    node = take_apart(tree)
-    if node is None or node.tag not in "tldno":  # NumPy's own kinds stay as they are.
-        return tree
-    return node.build([_map(part, is_leaf, change) for part in node.parts])
-
-
 def _saved_in(tree: Any) -> list[SavedArray]:
-    found: list[SavedArray] = []
-    _map(tree, _is_saved, found.append)
-    return found
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, SavedArray)]

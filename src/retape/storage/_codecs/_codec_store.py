@@ -42,7 +42,7 @@ from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
 
-_MARK = "retape-packed-1"
+_MARK = "retape-packed-2"
 
 
 class CodecStore(StoreWrapper[C]):

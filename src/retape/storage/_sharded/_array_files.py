@@ -10,13 +10,14 @@ so one that is missing is known to be lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from retape._errors import SnapshotError
+from retape.storage._trees._kinds import register_state
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,15 @@ class SavedArray:
     spec: tuple[tuple[str, ...], ...]
     keys: str = ""
     is_placed: bool = True
+
+
+register_state(
+    SavedArray,
+    copy=lambda saved: saved,
+    nbytes=lambda saved: 0,
+    to_arrays=astuple,
+    from_arrays=lambda parts: SavedArray(*parts),
+)
 
 
 def begin_to_write(where: Path, array: Any, *, is_first: bool) -> list[Any]:

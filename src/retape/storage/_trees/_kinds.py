@@ -215,6 +215,8 @@ def parts_like(first: Node, other: Node | None) -> list[Any] | None:
 def builder(tag: str, note: Any, kind: type) -> Callable[[Sequence[Any]], Any]:
     """From parts to a value of a class, for `take_apart` and for files."""
     match tag:
+        case "t" | "l":
+            return kind
         case "d":
             return lambda parts: dict(zip(note, parts, strict=True))
         case "n":
@@ -317,5 +319,8 @@ def _masked(parts: Sequence[Any]) -> Any:
     return made
 
 
-ARRAY_SUBCLASSES = {"x": "matrix", "r": "recarray", "f": "ndarray"}
-"""The classes of NumPy's that a file names by their tags alone."""
+TOLD_BY_TAG: dict[str, Any] = {
+    **{"t": tuple, "l": list, "d": dict},
+    **{"m": np.ma.MaskedArray, "x": np.matrix, "r": np.recarray, "f": np.ndarray},
+}
+"""The classes that a file names by their tags alone."""

@@ -3,10 +3,12 @@
 `strip` takes the arrays out, `lay_out` adds where each lies in memory if a file would
 forget it, `unstrip` builds the tree again:
 
-    {"u": view of a, "k": 3}  ->  {"d": {"u": {"a": 0, "s": false}, "k": {"v": 3}}}, [u]
+    {"u": view of a, "k": 3}
+    ->  {"g": "d", "e": ["u", "k"], "p": [{"a": 0, "s": false}, {"v": 3}]}, [u]
 
-The letters are the tags of `_kinds.take_apart`, and `a` an array (of the framework
-`f`), `v` a plain value, `c` a complex number.
+A container is its parts `p`, with the tag `g` and the note `e` of `_kinds.take_apart`
+and the class `k` where it has one; `a` is an array (of the framework `f`), `v` a plain
+value, `c` a complex number.
 """
 
 # The trees are of any shape, so strict checking would only ask for casts.
@@ -36,7 +38,7 @@ from retape.storage._trees._jax_arrays import (
     jax_to_array,
 )
 from retape.storage._trees._kinds import (
-    ARRAY_SUBCLASSES,
+    TOLD_BY_TAG,
     builder,
     class_called,
     class_name,
@@ -144,7 +146,7 @@ def fingerprint(value: object) -> bytes:
         False
     """
     parts = strip(value, digest_jax_array, in_order=True)
-    total = blake2b(json.dumps(_without_layout(parts.tree)).encode(), digest_size=16)
+    total = blake2b(json.dumps(parts.tree).encode(), digest_size=16)
     for leaf in parts.leaves:
         digest_array(total, leaf)
     return total.digest()
@@ -185,10 +187,6 @@ def _strip(value: Any, arrays: list[Array], of_jax: Any, in_order: bool) -> Any:
             names = sorted(found)
             values = [found[name] for name in names]
     parts = [_strip(part, arrays, of_jax, in_order) for part in values]
-    if node.tag in ("t", "l"):
-        return {node.tag: parts}
-    if node.tag == "d":
-        return {"d": dict(zip(names, parts, strict=True))}
     named = {"k": class_name(type(value))} if node.tag in "no" else {}
     return {"p": parts, "g": node.tag, "e": names, **named}
 
@@ -218,26 +216,18 @@ def _build(tree: Any, arrays: Sequence[Array]) -> Any:
                 array, tree["f"]
             )
         return array[()] if tree["s"] else array
-    if "t" in tree:
-        return tuple(_build(item, arrays) for item in tree["t"])
     if "c" in tree:
         return complex(*tree["c"])
-    if "l" in tree:
-        return [_build(item, arrays) for item in tree["l"]]
-    if "d" in tree:
-        return {key: _build(item, arrays) for key, item in tree["d"].items()}
     if "p" in tree:
         return _build_node(tree, [_build(item, arrays) for item in tree["p"]])
     return tree["v"]
 
 
 def _build_node(tree: Any, parts: list[Any]) -> Any:
-    """A value of a class: one of NumPy's, or one that is looked up by its name."""
+    """A value of a class that its tag tells, or that is looked up by its name."""
     tag = tree.get("g", "")
-    if tag == "m":
-        return builder(tag, None, object)(parts)
-    if tag in ARRAY_SUBCLASSES:
-        return builder(tag, None, getattr(np, ARRAY_SUBCLASSES[tag]))(parts)
+    if tag in TOLD_BY_TAG:
+        return builder(tag, tree["e"], TOLD_BY_TAG[tag])(parts)
     kind = class_called(tree["k"])
     if tag:
         return builder(tag, tree["e"], kind)(parts)
@@ -248,10 +238,6 @@ def _build_node(tree: Any, parts: list[Any]) -> Any:
             "`retape.register_state` before the run."
         )
     return own.from_arrays(parts[0])
-
-
-def _without_layout(tree: Any) -> Any:
-    return tree["tree"] if isinstance(tree, dict) and "layout" in tree else tree
 
 
 # Types of numbers.
