@@ -28,7 +28,7 @@ some up first does not help the least-cost placement is checked by dynamic progr
 in the tests. The doubling placement does gain by it, see `Doubling.turn`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
@@ -101,6 +101,22 @@ class Online:
     def reverse(self, state: Any, length: int) -> Iterator[Action]:
         """The actions from the end of the forward sweep to the end."""
         raise NotImplementedError
+
+    def _back(
+        self, state: Placement, length: int, policy: Any, room: Any, free: Iterable[Any]
+    ) -> Iterator[Action]:
+        """The actions of a policy from the end of the forward sweep to the end.
+
+        Args:
+            state: The snapshots that are held.
+            length: The steps of the run.
+            policy: Decides on the way back.
+            room: What is free where none is held.
+            free: What is free beside the snapshots up to each one.
+        """
+        each = zip(state.positions, state.tiers, free, state.slots, strict=False)
+        held = [(at, Held(tier, False, left), slot) for at, tier, left, slot in each]
+        return iter(Stream(policy, length, self.stage, room, held))
 
     def actions(self, length: int) -> Iterator[Action]:
         """All actions of a run that turned out to have this length.
@@ -181,16 +197,13 @@ class OnlineBinomial(Online):
         The working capsule stands before the last stage of the run of `length` steps,
         and the snapshots are where `state` says.
         """
-        stage = self.stage
-        state, placed = state.turn(_last(length, stage))
-        held = [
-            (at, Held("memory", False, state.snapshots - i - 1), state.slots[i])
-            for i, at in enumerate(state.positions)
-        ]
-        back = iter(Stream(BinomialPolicy(), length, stage, state.snapshots, held))
+        state, placed = state.turn(_last(length, self.stage))
+        slots = state.snapshots
+        free = range(slots - 1, -1, -1)
+        back = self._back(state, length, BinomialPolicy(), slots, free)
         yield next(back)
         for at, slot in placed.dropped:
-            yield Drop(at * stage, slot)
+            yield Drop(at * self.stage, slot)
         yield from back
 
     def advances(self, length: int) -> int:
@@ -258,11 +271,7 @@ class OnlineTiers(Online):
 
     def reverse(self, state: TieredPlacement, length: int) -> Iterator[Action]:
         """The actions from the end of the forward sweep to the end."""
-        held = [
-            (x.stage, Held[Any](x.tier, False, room), x.slot)
-            for x, room in zip(state.held, state.rooms(), strict=True)
-        ]
-        return iter(Stream(state.policy, length, self.stage, self._slots, held))
+        return self._back(state, length, state.policy, self._slots, state.rooms())
 
     @property
     def _slots(self) -> tuple[int, ...]:
@@ -320,13 +329,8 @@ class OnlineMixed(Online):
         room = min(self.budget, (last + 1) * max(self.state, self.tape)) // unit
         own, tape = self.state // unit, self.tape // unit
         policy = mixed_policy(max(1, last), room, own, tape)
-        held = [
-            (at, Held("memory", False, room - (i + 1) * own), slot)
-            for i, (at, slot) in enumerate(
-                zip(state.positions, state.slots, strict=False)
-            )
-        ]
-        return iter(Stream(policy, length, self.stage, room, held))
+        free = range(room - own, -1, -own)
+        return self._back(state, length, policy, room, free)
 
 
 def _placements(
