@@ -21,10 +21,9 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from retape._errors import SnapshotError
 from retape.driver._early_end import stoppable
 from retape.driver._machine import TapingMachine, cannot_tape, offers
-from retape.driver._resume import confirmed, fetch, skip_done
+from retape.driver._resume import fetch, skip_done, stand_at, written
 from retape.schedule import Advance, Restore, Store, Sweep, Tape
 from retape.schedule._action import Action
 from retape.schedule._cost import Counts
@@ -264,11 +263,8 @@ def _find_place(
     # From a state that is no more than near the run would come to another end.
     there = set[int]() if store.is_lossy else store.steps()
     for step in sorted(there, reverse=True):
-        if step % alpha:
-            continue
-        try:
-            capsule = store.get(Place(step, 0, "disk"))
-        except SnapshotError:
+        capsule = None if step % alpha else written(store, step)
+        if capsule is None:
             continue
         reached = state
         stage, stop = 0, step // alpha
@@ -283,11 +279,10 @@ def _find_place(
         run.slots = {place.where: place for place in places}
         run.tiers.took_up(reached.tiers)
         store.keep_only({place.step for place in places})
-        run.at = run.skipped = step
-        run.went_on()
+        run.skipped = step
         if run.proof is not None:
             run.proof.old = there
-        run.working = confirmed(run, step, capsule)
+        stand_at(run, step, capsule)
         return reached
     store.keep_only(set())
     return state

@@ -28,6 +28,7 @@ one that the schedule runs next anyway, so it is mostly run no more often.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import index
@@ -107,18 +108,29 @@ def _skip_stored(
     there = store.steps()
     for i in range(len(ahead) - 1, -1, -1):
         for step in _steps_at(ahead[i], there):
-            try:
-                capsule = store.get(Place(step, -1, "disk"))
-            except SnapshotError:
+            capsule = written(store, step)
+            if capsule is None:
                 continue
             for done in ahead[:i]:
                 _note(run, done)
             rest = _from(run, ahead[i], step)
-            run.at = step
-            run.went_on()
-            run.working = confirmed(run, step, capsule)
+            stand_at(run, step, capsule)
             return [*rest, *ahead[i + 1 :]]
     return ahead
+
+
+def written(store: SnapshotStore[Any], step: int) -> Any:
+    """The state before a step as an earlier process has left it, if it can be read."""
+    with suppress(SnapshotError):
+        return store.get(Place(step, -1, "disk"))
+    return None
+
+
+def stand_at(run: Run, step: int, capsule: Any) -> None:
+    """Let a run go on from a state that an earlier process has left."""
+    run.at = step
+    run.went_on()
+    run.working = confirmed(run, step, capsule)
 
 
 def _steps_at(action: Action, there: set[int]) -> list[int]:

@@ -97,30 +97,10 @@ class AsyncStore(StoreWrapper[C]):
         """Tell whether a record has not been written yet."""
         return self._records > 0
 
-    def rewind(self) -> Record | None:
-        self.flush()
-        return self.inner.rewind()
-
-    def forget_records(self) -> None:
-        self.flush()
-        self.inner.forget_records()
-
     def save(self, place: Place, nbytes: int) -> bool:
         self.flush()
         self._thread.forget_reads()
         return self.inner.save(place, nbytes)
-
-    @property
-    def peak_snapshots(self) -> int:
-        """The most snapshots held at once."""
-        self.flush()
-        return self.inner.peak_snapshots
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most bytes of snapshots held at once, those in the buffer among them."""
-        self.flush()
-        return self.inner.peak_bytes
 
     @property
     def peak_buffer(self) -> int:
@@ -173,20 +153,6 @@ class AsyncStore(StoreWrapper[C]):
         what = f"step {place.step} could not be dropped"
         self._thread.submit(Job(what, lambda: store.drop(place), key=key))
 
-    def has(self, place: Place) -> bool:
-        """Tell whether there is a snapshot of this state or tape."""
-        self.flush()
-        return self.inner.has(place)
-
-    def has_room(self, nbytes: int) -> bool:
-        """Whether one more snapshot of this size would be within the capacities."""
-        self.flush()
-        return self.inner.has_room(nbytes)
-
-    def steps(self) -> set[int]:
-        self.flush()
-        return self.inner.steps()
-
     def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
         self.flush()
         self._thread.forget_reads()
@@ -238,3 +204,27 @@ class AsyncStore(StoreWrapper[C]):
         self._records = 0
         self._sizes.clear()
         self._kept = self.inner.nbytes
+
+
+def _once_written(name: str) -> Any:
+    """A question that the store inside answers when all is written."""
+    if not callable(getattr(SnapshotStore, name)):
+
+        def answer(self: AsyncStore[Any]) -> Any:
+            self.flush()
+            return getattr(self.inner, name)
+
+        return property(answer)
+
+    def asked(self: AsyncStore[Any], *given: Any) -> Any:
+        self.flush()
+        return getattr(self.inner, name)(*given)
+
+    return asked
+
+
+for _name in (
+    *("peak_snapshots", "peak_bytes", "has", "has_room", "steps"),
+    *("rewind", "forget_records"),
+):
+    setattr(AsyncStore, _name, _once_written(_name))
