@@ -65,7 +65,7 @@ SEAMS = {
     "retape.storage._sharded": "threads in the place of processes",
     "retape.storage._codec": "files that another process wrote",
     "retape.storage._run_directory": "a disk that fails",
-    "retape._forked._worker": "the process that is killed",
+    "retape._forked._machine": "the process that is killed",
     "retape.cli._main": "the command, in this process",
     "retape.cli._doctor": "looks that fail",
     "retape.cli._waiting": "the command's clock",

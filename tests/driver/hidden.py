@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 import retape
-from retape._forked._worker import Worker
+from retape._forked._machine import Worker
 from tests.judges.core.programs import formula, slope
 
 N, STEPS = 500, 25

@@ -11,6 +11,6 @@ what it is told over a socket: advance, reverse, fork. What passes between proce
 the cotangent. A worker whose socket is closed ends, so none outlives the caller, in
 whatever way that ends.
 
-    the caller: _machine, _worker  == socket ==  _serve: a fork of the caller
-                                 both: _system
+    the caller: _machine  == socket ==  _serve: a fork of the caller
+                        both: _system
 """

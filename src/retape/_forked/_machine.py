@@ -12,15 +12,21 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from multiprocessing.reduction import HAVE_SEND_HANDLE
 from time import sleep
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from retape._errors import PlanError, SnapshotError, UnsupportedError
+from retape._errors import (
+    MachineError,
+    PlanError,
+    SnapshotError,
+    StoreError,
+    UnsupportedError,
+)
 from retape._forked import _system as system
 from retape._forked._serve import serve
-from retape._forked._worker import Worker
 from retape.driver import run
 from retape.driver._machine import Machine
 from retape.driver._progress import Progress
@@ -34,6 +40,62 @@ from retape.storage._memory import MemoryStore
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+
+class Worker:
+    """A process that holds a capsule, as the caller's process sees it.
+
+    Attributes:
+        end: The socket over which it is asked; a process whose socket is closed, or
+            forgotten, ends.
+        pid: The process.
+        step: The step before which its capsule stands.
+    """
+
+    def __init__(self, end: Connection, pid: int, step: int) -> None:
+        self.end, self.pid, self.step = end, pid, step
+
+    def ask(self, *message: Any, passed: Connection | None = None) -> Any:
+        """Send a message, and the end of a pipe if it takes one; wait for the answer.
+
+        Raises:
+            MachineError: If the process has died.
+            StoreError: If there may be no more processes or open files.
+        """
+        try:
+            self.end.send(message)
+            if passed is not None:
+                system.send(self.end, passed)
+            fine, answer = self.end.recv()
+        except StoreError:
+            raise
+        except (EOFError, OSError) as error:
+            raise MachineError(
+                f"process {self.pid}, which held the state before step {self.step}, "
+                "has ended: it was killed, or a step has crashed. Look for the "
+                "kernel's words about memory, and call again."
+            ) from error
+        if not fine:
+            raise answer
+        return answer
+
+    def fork(self) -> Worker:
+        """Double the process; the new one holds the same capsule.
+
+        Raises:
+            StoreError: If there may be no more processes or open files.
+        """
+        mine, theirs = system.pipe()
+        with theirs:
+            pid = self.ask("fork", passed=theirs)
+        return Worker(mine, pid, self.step)
+
+    def is_alive(self) -> bool:
+        """Tell whether it still waits for a message: one that has ended has hung up."""
+        try:
+            return not self.end.poll()
+        except OSError:
+            return False
 
 
 @dataclass(slots=True)

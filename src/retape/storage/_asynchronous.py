@@ -15,9 +15,15 @@ from typing import Any, TypeVar
 from retape._bytes import parse_bytes
 from retape._errors import StoreError
 from retape.storage._background import Background, Job
-from retape.storage._base import Key, Place, Record, SnapshotStore, is_durable
+from retape.storage._base import (
+    Key,
+    Place,
+    Record,
+    SnapshotStore,
+    StoreWrapper,
+    is_durable,
+)
 from retape.storage._trees._tree import copy_tree, tree_nbytes
-from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
 

@@ -19,7 +19,14 @@ import numpy as np
 from retape._arguments import number_of
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
-from retape.storage._base import Key, Place, Record, SnapshotStore, check_store_inside
+from retape.storage._base import (
+    Key,
+    Place,
+    Record,
+    SnapshotStore,
+    StoreWrapper,
+    check_store_inside,
+)
 from retape.storage._codec import UNREADABLE
 from retape.storage._codecs._codec import Codec, named
 from retape.storage._codecs._packers import (
@@ -38,7 +45,6 @@ from retape.storage._trees._serialize import (
     strip,
     unstrip,
 )
-from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
 

@@ -25,10 +25,10 @@ from retape.storage._base import (
     Place,
     Record,
     SnapshotStore,
+    StoreWrapper,
     check_store_inside,
 )
 from retape.storage._sharded._group import Communicator, Group, unlike
-from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
 T = TypeVar("T")
