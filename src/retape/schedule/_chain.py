@@ -36,7 +36,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from operator import index
-from typing import NamedTuple
 
 from retape._arguments import settle
 from retape._bytes import format_bytes
@@ -46,7 +45,7 @@ from retape.schedule._check import replay
 from retape.schedule._cost import Counts
 from retape.schedule._in_use import in_use, running_sums
 from retape.schedule._offline import Offline
-from retape.schedule._policy_stream import Held, Released
+from retape.schedule._policy_stream import NEW, Held, Released
 from retape.schedule._tables._chain_table import ChainCosts, ChainTable
 
 
@@ -222,34 +221,37 @@ class Chain(Offline):
         return sum(self.tapes[start:stop])
 
 
-class _Steps(NamedTuple):
+class _Steps:
     """The policy of a chain: each of its steps is a stage, and room is bytes."""
 
-    table: ChainTable
+    __slots__ = ("choice", "states", "tapes")
+
+    def __init__(self, table: ChainTable) -> None:
+        self.choice, self.states, self.tapes = table.choice, table.states, table.tapes
 
     def keep(self, lo: int, hi: int, room: int) -> Held[int]:
         """The state, or the tape of the first steps, up to one whose state is kept."""
-        taped, split = self.table.choice(lo, hi, room)
+        taped, split = self.choice(lo, hi, room)
         if split:
-            return Held("memory", False, room - self.table.states[lo])
+            kept = "memory", False, room - self.states[lo], split - lo
+            return NEW(Held, kept)
         at = lo
         while taped == 1 < hi - at:
-            room -= self.table.tapes[at]
+            room -= self.tapes[at]
             at += 1
-            taped, split = self.table.choice(at, hi, room)
+            taped, split = self.choice(at, hi, room)
         whole = taped == hi - at and not split
-        return Held("memory", True, room, hi - lo if whole else at - lo)
-
-    def split(self, lo: int, hi: int, held: Held[int]) -> int:
-        """Where the next state is kept."""
-        return self.table.choice(lo, hi, held.room + self.table.states[lo]).split - lo
+        return NEW(Held, ("memory", True, room, hi - lo if whole else at - lo))
 
     def after_read(
         self, lo: int, hi: int, held: Held[int]
     ) -> Held[int] | Released[int]:
         """It stays until its own step is taped."""
-        room = held.room + self.table.states[lo]
-        return held if self.table.choice(lo, hi, room).split else Released(room)
+        room = held.room + self.states[lo]
+        split = self.choice(lo, hi, room).split
+        if split:
+            return NEW(Held, ("memory", False, held.room, split - lo))
+        return Released(room)
 
     def is_alone(self, held: Held[int]) -> bool:
         """Not told: a chain is counted by a replay."""

@@ -146,9 +146,11 @@ class _Adder(Generic[R]):
             if held.tape:
                 return [_Key(size - 1, held.room)]
             return [_Key(size, held.room, held)]
-        split = self.policy.split(0, size, held)
+        split = held.stages
         right = _Key(size - split, held.room)
-        after = self.policy.after_read(0, split, held) if split > 1 else held
+        if split == 1:
+            return [right, _Key(1, held.room)]
+        after = self.policy.after_read(0, split, held)
         if isinstance(after, Released):
             return [right, _Key(split, after.room)]
         return [right, _Key(split, after.room, after)]

@@ -29,6 +29,9 @@ from retape.schedule._action import (
 
 R = TypeVar("R", bound=Hashable)
 
+NEW: Any = cast("Any", tuple).__new__
+"""Makes a named tuple of a tuple: its own constructor takes as long as an action."""
+
 
 class Held(NamedTuple, Generic[R]):
     """The kind of value kept at the start of an interval.
@@ -37,7 +40,8 @@ class Held(NamedTuple, Generic[R]):
         tier: Where.
         tape: Whether it is the tape of the first stages; otherwise the state there.
         room: What is free beside it.
-        stages: How many are on the tape; if these are all, they are reversed at once.
+        stages: How many are on the tape, and if these are all, they are reversed at
+            once; or how many are advanced from the state, to the next one that is kept.
     """
 
     tier: str
@@ -60,15 +64,14 @@ class Policy(Protocol[R]):
     """Decides about intervals of two stages or more."""
 
     def keep(self, lo: int, hi: int, room: R) -> Held[R]:
-        """Choose what to keep at a start that is in hand and not kept."""
-        ...
-
-    def split(self, lo: int, hi: int, held: Held[R]) -> int:
-        """The split: stages to advance from a state that is kept and in hand."""
+        """Choose what to keep at a start in hand that is not kept, and the split."""
         ...
 
     def after_read(self, lo: int, hi: int, held: Held[R]) -> Held[R] | Released[R]:
-        """What becomes of a state just read, for what is left of its interval."""
+        """What becomes of a state just read, for what is left of its interval.
+
+        Of one that stays it is the split that is new.
+        """
         ...
 
     def is_alone(self, held: Held[R]) -> bool:
@@ -139,9 +142,8 @@ class Stream(Generic[R]):
             self.slots[tier] = SlotNumbers(free, high)
 
     def __iter__(self) -> Iterator[Action]:
-        # One loop and the tuple's own constructor: a generator inside another costs as
-        # much as an action, and so does the `__new__` of a named tuple.
-        new = cast("Any", tuple).__new__
+        # One loop: a generator inside another costs as much as an action.
+        new = NEW
         policy, stack, stage, length = self.policy, self.stack, self.stage, self.length
         lo, hi, room = self.first, self.stages, self.room
         at = lo * stage
@@ -149,17 +151,15 @@ class Stream(Generic[R]):
             # From a start that is in hand and not kept to the interval's last stage.
             while hi - lo > 1:
                 held = policy.keep(lo, hi, room)
-                tier, is_tape, room, taped = held
-                if taped == hi - lo:
+                tier, is_tape, room, count = held
+                if count == hi - lo:
                     break
                 slot, start, begin = self._take(tier), lo, at
+                lo += count
+                at = lo * stage
                 if is_tape:
-                    lo += taped
-                    at = lo * stage
                     yield new(Tape, (begin, at, slot, tier))
                 else:
-                    lo += policy.split(lo, hi, held)
-                    at = lo * stage
                     yield new(Store, (begin, slot, tier))
                     yield new(Advance, (begin, at))
                 stack.append(_Part(start, lo, held, slot))
@@ -186,7 +186,7 @@ class Stream(Generic[R]):
                     room = after.room
                     break
                 part.held = after
-                part.hi = lo = lo + policy.split(lo, hi, after)
+                part.hi = lo = lo + after.stages
                 begin, at, room = at, lo * stage, after.room
                 yield new(Advance, (begin, at))
                 break
@@ -202,4 +202,4 @@ class Stream(Generic[R]):
     def _pop(self, at: int) -> Drop:
         part = self.stack.pop()
         self.slots[part.held.tier].free.append(part.slot)
-        return Drop(at, part.slot, part.held.tier)
+        return NEW(Drop, (at, part.slot, part.held.tier))

@@ -97,28 +97,38 @@ def treeverse_split(stages: int, snapshots: int, sweeps: int) -> int:
     return min(stages - 1, -(-sweeps * stages // (snapshots + sweeps)))
 
 
-def _in_memory(room: Any) -> Held[Any]:
-    return Held("memory", False, room)
+# The same few are asked for again and again: half of a stream's time.
+
+
+@lru_cache(maxsize=4096)
+def _binomial(stages: int, room: int) -> Held[int]:
+    # The slot of the start counts among those that the rule is given.
+    return Held("memory", False, room, binomial_split(stages, room + 1))
+
+
+@lru_cache(maxsize=4096)
+def _halves(stages: int, room: int) -> Held[int]:
+    return Held("memory", False, room, bisection_split(stages, room + 1))
+
+
+@lru_cache(maxsize=4096)
+def _treeverse(stages: int, slots: int, sweeps: int) -> Held[tuple[int, int]]:
+    split = treeverse_split(stages, slots + 1, sweeps)
+    return Held("memory", False, (slots, sweeps), split)
 
 
 class BinomialPolicy:
     """Cuts at the binomial split. What is free is a number of slots."""
 
-    # The same few of both are asked for again and again: half of a stream's time.
-    _split = staticmethod(lru_cache(maxsize=4096)(binomial_split))
-    _held = staticmethod(lru_cache(maxsize=4096)(_in_memory))
+    _cut = staticmethod(_binomial)
 
     def keep(self, lo: int, hi: int, room: int) -> Held[int]:
         """The state, always."""
-        return self._held(room - 1)
-
-    def split(self, lo: int, hi: int, held: Held[int]) -> int:
-        """The slot of the start counts among those that the rule is given."""
-        return self._split(hi - lo, held.room + 1)
+        return self._cut(hi - lo, room - 1)
 
     def after_read(self, lo: int, hi: int, held: Held[int]) -> Held[int]:
         """It stays until its own stage is reversed."""
-        return held
+        return self._cut(hi - lo, held.room)
 
     def is_alone(self, held: Held[int]) -> bool:
         """Tell whether no other slot is free."""
@@ -128,28 +138,25 @@ class BinomialPolicy:
 class BisectionPolicy(BinomialPolicy):
     """Halves."""
 
-    _split = staticmethod(bisection_split)
+    _cut = staticmethod(_halves)
 
 
-class TreeversePolicy(BinomialPolicy):
+class TreeversePolicy:
     """Cuts at the paper's split. What is free is (slots, sweeps)."""
 
-    def keep(self, lo: int, hi: int, room: Any) -> Held[Any]:
+    def keep(self, lo: int, hi: int, room: tuple[int, int]) -> Held[tuple[int, int]]:
         """The state, always."""
         slots, sweeps = room
-        return self._held((slots - 1, sweeps))
+        return _treeverse(hi - lo, slots - 1, sweeps)
 
-    def split(self, lo: int, hi: int, held: Held[Any]) -> int:
-        """By the slots and the sweeps that are left."""
-        slots, sweeps = held.room
-        return treeverse_split(hi - lo, slots + 1, sweeps)
-
-    def after_read(self, lo: int, hi: int, held: Held[Any]) -> Held[Any]:
+    def after_read(
+        self, lo: int, hi: int, held: Held[tuple[int, int]]
+    ) -> Held[tuple[int, int]]:
         """One sweep less is left for the stages before the split."""
         slots, sweeps = held.room
-        return self._held((slots, sweeps - 1))
+        return _treeverse(hi - lo, slots, sweeps - 1)
 
-    def is_alone(self, held: Held[Any]) -> bool:
+    def is_alone(self, held: Held[tuple[int, int]]) -> bool:
         """Tell whether no other slot is free."""
         return not held.room[0]
 

@@ -32,21 +32,19 @@ class SegmentPolicy:
     def keep(self, lo: int, hi: int, room: int) -> Held[int]:
         """The start of a segment is far, all others are near."""
         if hi - lo > self.size:
-            return Held(self.far.name, False, room)
-        return Held(self.near.name, False, room - 1)
-
-    def split(self, lo: int, hi: int, held: Held[int]) -> int:
-        """A segment, or a binomial split."""
-        if hi - lo > self.size:
-            return self.size
-        return binomial_split(hi - lo, held.room + 1)
+            return Held(self.far.name, False, room, self.size)
+        return self._near(hi - lo, room - 1)
 
     def after_read(
         self, lo: int, hi: int, held: Held[int]
     ) -> Held[int] | Released[int]:
         """The start of a segment becomes the first of those that are near."""
         is_far = held.tier == self.far.name and self.far.name != self.near.name
-        return Released(held.room) if is_far else held
+        return Released(held.room) if is_far else self._near(hi - lo, held.room)
+
+    def _near(self, stages: int, room: int) -> Held[int]:
+        split = binomial_split(stages, room + 1)
+        return Held(self.near.name, False, room, split)
 
     def is_alone(self, held: Held[int]) -> bool:
         """Not told: the counts are in closed form."""

@@ -47,21 +47,20 @@ class TablePolicy(Generic[R]):
         self._tables: dict[int, KeptTable[R]] = {}
         # The same few are asked for again and again: half of a stream's time.
         self._kept = lru_cache(maxsize=4096)(self._keep)
-        self._cut = lru_cache(maxsize=4096)(self._split)
         self._read = lru_cache(maxsize=4096)(self._after_read)
-        self.is_alone = lru_cache(maxsize=4096)(self._is_alone)
+        self._alone = lru_cache(maxsize=4096)(self._is_alone)
 
     def keep(self, lo: int, hi: int, room: R) -> Held[R]:
         """What the table keeps, or the space's rule."""
         return self._kept(hi - lo, room)
 
-    def split(self, lo: int, hi: int, held: Held[R]) -> int:
-        """Where the table cuts, or the space's rule."""
-        return self._cut(hi - lo, held)
-
     def after_read(self, lo: int, hi: int, held: Held[R]) -> Held[R] | Released[R]:
         """The state stays, or gives its place up where the table says so."""
-        return self._read(hi - lo, held)
+        return self._read(hi - lo, held.tier, held.room)
+
+    def is_alone(self, held: Held[R]) -> bool:
+        """Tell whether nothing else has a place."""
+        return self._alone(held.tier, held.room)
 
     def _keep(self, stages: int, room: R) -> Held[R]:
         space = self.space
@@ -71,25 +70,28 @@ class TablePolicy(Generic[R]):
             kind = self._table(stages).keep(stages, space.seen(room))
         beside = space.take(room, kind)
         assert beside is not None
-        return Held(kind.tier, kind.tape, beside)
+        if kind.tape:
+            return Held(kind.tier, True, beside)
+        return self._held(stages, kind, beside)
 
-    def _split(self, stages: int, held: Held[R]) -> int:
+    def _held(self, stages: int, kind: Kind, room: R) -> Held[R]:
         if stages > self.reach:
-            return self.space.split(stages, held.room)
-        kind = self.space.of(held.tier)
-        return self._table(stages).split(stages, kind, self._beside(kind, held.room))
+            split = self.space.split(stages, room)
+        else:
+            beside = self._beside(kind, room)
+            split = self._table(stages).split(stages, kind, beside)
+        return Held(kind.tier, False, room, split)
 
-    def _after_read(self, stages: int, held: Held[R]) -> Held[R] | Released[R]:
-        if stages > self.reach:
-            return held
-        kind = self.space.of(held.tier)
-        beside = self._beside(kind, held.room)
-        if self._table(stages).gives_back(stages, kind, beside):
-            return Released(self.space.give(held.room, kind))
-        return held
+    def _after_read(self, stages: int, tier: str, room: R) -> Held[R] | Released[R]:
+        kind = self.space.of(tier)
+        if stages <= self.reach:
+            beside = self._beside(kind, room)
+            if self._table(stages).gives_back(stages, kind, beside):
+                return Released(self.space.give(room, kind))
+        return self._held(stages, kind, room)
 
-    def _is_alone(self, held: Held[R]) -> bool:
-        return self.space.is_alone(held.room, self.space.of(held.tier))
+    def _is_alone(self, tier: str, room: R) -> bool:
+        return self.space.is_alone(room, self.space.of(tier))
 
     def price(self, tier: str, stages: int, room: R) -> float:
         """What reversing an interval costs whose start lies on a tier: r + X."""
