@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from retape import fixed_space, logarithmic, native, segments
+from tests.engines.vlad.support.seams import bytes_of
 
 
 def passage(angle: float, tolerance: float) -> float:
@@ -123,3 +124,21 @@ def test_memory_does_not_grow_with_the_run() -> None:
     )
     assert large.length > 90 * small.length
     assert large.peak_snapshots <= 8 and large.longest_stage <= 2000
+
+
+def rarely(x: float, n: int) -> float:
+    for _ in range(n):
+        u = np.full(2, x)
+        for _ in range(40):
+            x = x * 0.999 + 0.001
+        x = x + 1e-9 * u[0]
+    return x
+
+
+def test_arrays_that_are_made_seldom_do_not_add_up() -> None:
+    gradient = native.grad(rarely)
+    taken: list[int] = []
+    for n in (5_000, 50_000):
+        gradient(0.5, n)
+        taken.append(bytes_of(gradient))
+    assert taken[1] < taken[0] + 100_000

@@ -115,6 +115,7 @@ typedef struct {
   size_t forgotten;  /* bytes that were on a tape which is not kept */
   Counted counted;   /* of a run whose tape is not kept */
   size_t sweep_at;   /* bytes of rows after which a slice ends */
+  size_t enough_blocks; /* of cells, after which the dead are looked for */
   size_t most_bytes; /* of rows, after which a run is FILLED; 0 if there is no bound */
   size_t peak_live; /* of those that a sweep left, at most */
   Cell *cell, *cell_end;

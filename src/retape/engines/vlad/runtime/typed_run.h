@@ -99,8 +99,10 @@ static int typed_slices(int64_t fuel) {
   const int64_t least = G.planned && !G.typed_stage ? COUNTED_SLICE : SLICE;
   const int has_limit = T.forgetful && G.most_mapped;
   int64_t slice = has_limit ? FIRST_SLICE : T.forgetful ? least : SLICE;
-  T.sweep_at = T.row_bytes + row_slack();
-  size_t enough_blocks = T.block_count + BLOCK_SLACK;
+  if (T.sweep_at == SIZE_MAX) { /* a run that goes on has dead ones from before */
+    T.sweep_at = T.row_bytes + row_slack();
+    T.enough_blocks = T.block_count + BLOCK_SLACK;
+  }
   int pauses;
   for (;;) {
     if (slice > fuel) slice = fuel;
@@ -119,9 +121,9 @@ static int typed_slices(int64_t fuel) {
       let_signals_in();
       if (T.row_bytes > T.sweep_at) sweep_dead();
       if (T.most_bytes && T.row_bytes > T.most_bytes) how = FILLED;
-      if (T.forgetful && T.block_count > enough_blocks) {
+      if (T.forgetful && T.block_count > T.enough_blocks) {
         sweep_cells();
-        enough_blocks = 2 * T.block_count + BLOCK_SLACK;
+        T.enough_blocks = 2 * T.block_count + BLOCK_SLACK;
       }
       if (how == STOPPED) continue;
     }
