@@ -267,7 +267,8 @@ _widened.defvjp(lambda x: (_widened(x), None), lambda _, g: (2 * g,))
 
 @construct()
 def custom_vjp_of_another_float(x: Any) -> Any:
-    return _widened(x.astype("bfloat16")) * x
+    # Of a weak type it would have single precision, as has its sum in a loop of JAX's.
+    return _widened(x.astype("bfloat16")) * jnp.asarray(x, np.float64)
 
 
 @jax.custom_vjp

@@ -89,7 +89,7 @@ def test_too_few_snapshots_are_placed_by_a_schedule() -> None:
     assert waits > 0
 
 
-BATCH = jnp.stack([X, 2 * X])
+BATCH = np.stack([X, 2 * X])
 FURTHER: dict[str, Callable[[Any], Any]] = {
     "a batch": lambda g: jax.vmap(g)(BATCH),
     "a second derivative": lambda g: jax.grad(lambda x: jnp.sum(g(x) ** 2))(X),
