@@ -26,12 +26,12 @@ from retape.plan._base import Plan
 
 _STAGES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, LONGEST)
 """Lengths of a stage with a thin tape, of which the cheapest is taken."""
-_MOST = 1024
+_UNKNOWN_MOST = 1024
 """Snapshots, and steps of a stage, in a run of unknown length: of a million steps each
 is advanced once, of 500 million twice. Room for more is filled in vain: 700 steps of
 1,000 numbers took 0.5 ms with 240 snapshots, 3 with 1,024, 67 with 4,096 (jaxlib
 0.10.2, and a machine that fills 0.8 GB/s)."""
-_FREE = 1 << 20
+_SMALL_TAPE = 1 << 20
 """Bytes of a stage's tape, however many steps it has: filled in a millisecond."""
 _TWICE = 1.05
 """Relative cost of doing some arithmetic twice instead of holding its results."""
@@ -167,7 +167,7 @@ def bounded_by_length(d: int, compiled: Compiled, stage: int) -> int:
     Room for snapshots is filled with zeros at each run, whether they come or not.
     """
     n = compiled.program.length
-    most = _MOST if n is None else max(1, -(-n // stage) - 1)
+    most = _UNKNOWN_MOST if n is None else max(1, -(-n // stage) - 1)
     return min(d, most)
 
 
@@ -179,7 +179,7 @@ def _pooled(plan: Plan, compiled: Compiled) -> Candidate | Infeasible:
     rest = replace(plan, memory=max(1, plan.limit - fixed))
     settings = resolved(rest, compiled)
     if compiled.program.length is None:
-        longest = max(_MOST, _FREE // max(1, bytes_per_step(compiled)))
+        longest = max(_UNKNOWN_MOST, _SMALL_TAPE // max(1, bytes_per_step(compiled)))
         stage = min(settings.stage, longest)
         room = rest.limit - compiled.tape_bytes(stage)
         d = bounded_by_length(room // snapshot_bytes(compiled), compiled, stage)
