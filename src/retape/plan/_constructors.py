@@ -152,7 +152,9 @@ def within(
     `policy=` of `retape.jax.checkpoint` and of the loops.
 
     As a plan it chooses the stage length and the number of snapshots. Where the length
-    of a run is not known, half of the bytes go to either.
+    of a run is not known, half of the bytes go to either. A compiled loop of unknown
+    length (`retape.jax`) takes room for 1,024 snapshots at most, which is filled at
+    each run; with that a million steps are advanced once.
 
     As a policy of `retape.jax` it chooses for the pieces of a function whether they are
     stored, run again but for their matrix products, or run again whole. Their gradients
