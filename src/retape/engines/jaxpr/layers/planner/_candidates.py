@@ -34,7 +34,6 @@ from retape.engines.jaxpr.layers.strategies._compiled_footprint import (
     footprint,
 )
 from retape.engines.jaxpr.layers.strategies._cutting import AsItIs, StepMachine
-from retape.engines.jaxpr.xla._standalone import places_of
 from retape.plan._base import Plan
 from retape.plan._constructors import within
 
@@ -232,10 +231,8 @@ def asked(
     Raises:
         PlanError: If `donate_argnums` names arguments that there are not, or the step
             does not call the function that it is given.
-        UnsupportedError: If a type names a mesh of more devices than there are.
     """
     structs = jax.tree.map(as_type, args)
-    places_of(jax.tree.leaves((structs, kwargs)))
     numbers = donate_argnums
     donated = (numbers,) if isinstance(numbers, int) else tuple(numbers)
     beyond = [i for i in donated if not 0 <= i < len(args)]

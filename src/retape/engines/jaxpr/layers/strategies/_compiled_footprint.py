@@ -19,7 +19,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import vjp_by, which
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
-from retape.engines.jaxpr.xla._standalone import memory_of
+from retape.engines.jaxpr.xla._standalone import memory_of, places_of
 from retape.storage._trees._arrays import digest_array
 
 
@@ -36,6 +36,10 @@ def footprint(
         *args: The types of its arguments: with shardings, where they have some.
         names: Axes that collectives in it speak of.
         donated: Positions of arguments whose place results may take.
+
+    Raises:
+        UnsupportedError: If the compiler does not tell, or a type names a mesh of more
+            devices than there are.
     """
     owners = [i for i, arg in enumerate(args) for _ in jax.tree.leaves(arg)]
     given = [at for at, i in enumerate(owners) if i in donated]
@@ -43,6 +47,7 @@ def footprint(
     flat = lambda *leaves: fun(*jax.tree.unflatten(tree, leaves))  # noqa: E731
     memory = memory_of(flat, structs, names, donated=given)
     if memory is None:
+        places_of(structs)  # It refuses a mesh for which there are too few devices.
         raise UnsupportedError(
             "this platform's compiler does not tell what a program takes. Compile for "
             "the CPU (`jax.default_device`), or choose `levels` or a plan yourself."
