@@ -21,6 +21,7 @@ from retape.storage._base import (
     Record,
     SnapshotStore,
     StoreWrapper,
+    answered_by,
     is_durable,
 )
 from retape.storage._trees._tree import copy_tree, tree_nbytes
@@ -212,25 +213,14 @@ class AsyncStore(StoreWrapper[C]):
         self._kept = self.inner.nbytes
 
 
-def _once_written(name: str) -> Any:
-    """A question that the store inside answers when all is written."""
-    if not callable(getattr(SnapshotStore, name)):
-
-        def answer(self: AsyncStore[Any]) -> Any:
-            self.flush()
-            return getattr(self.inner, name)
-
-        return property(answer)
-
-    def asked(self: AsyncStore[Any], *given: Any) -> Any:
-        self.flush()
-        return getattr(self.inner, name)(*given)
-
-    return asked
+def _once_written(store: AsyncStore[Any]) -> SnapshotStore[Any]:
+    """The store inside, when all is written."""
+    store.flush()
+    return store.inner
 
 
 for _name in (
     *("peak_snapshots", "peak_bytes", "has", "has_room", "steps"),
     *("rewind", "forget_records"),
 ):
-    setattr(AsyncStore, _name, _once_written(_name))
+    setattr(AsyncStore, _name, answered_by(_once_written, _name))

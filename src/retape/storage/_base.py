@@ -5,8 +5,9 @@ And a store around another one, which hands every question on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 from retape._errors import SnapshotError, StoreError
@@ -335,20 +336,20 @@ class StoreWrapper(SnapshotStore[C]):
         return [self, *self.inner.claims()]
 
 
-def _handed_on(name: str) -> Any:
-    """A question of a store's, as the store inside answers it."""
+def answered_by(asked: Callable[[Any], Any], name: str) -> Any:
+    """A question of a store's, answered by the store that `asked` finds in it."""
     if not callable(getattr(SnapshotStore, name)):
-        return property(lambda self: getattr(self.inner, name))
+        return property(lambda self: getattr(asked(self), name))
 
-    def asked(self: StoreWrapper[Any], *given: Any) -> Any:
-        return getattr(self.inner, name)(*given)
+    def answer(self: SnapshotStore[Any], *given: Any) -> Any:
+        return getattr(asked(self), name)(*given)
 
-    return asked
+    return answer
 
 
 for _name in vars(SnapshotStore):
     if not _name.startswith("_") and _name not in vars(StoreWrapper):
-        setattr(StoreWrapper, _name, _handed_on(_name))
+        setattr(StoreWrapper, _name, answered_by(attrgetter("inner"), _name))
 
 
 def is_durable(store: Any) -> TypeGuard[SnapshotStore[Any]]:
