@@ -80,8 +80,7 @@ def rewrite(
             return map_again(
                 eqn, lambda *parts: core.jaxpr_as_fun(change(body))(*parts), ins
             )
-        params = {k: inside(v, change) for k, v in eqn.params.items()}
-        return bind(eqn.replace(params=params), ins)
+        return bind(with_inside(eqn, change), ins)
 
     def run(*values: Any) -> list[Any]:
         return evaluate(jaxpr, values, rule)
@@ -103,6 +102,15 @@ def map_again(
         check_vma=p["check_vma"],
     )
     return list(mapped(*values))
+
+
+def with_inside(
+    eqn: core.JaxprEqn, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]
+) -> core.JaxprEqn:
+    """An equation with the programs in it changed, or as it was."""
+    params = {k: inside(v, change) for k, v in eqn.params.items()}
+    same = all(params[k] is v for k, v in eqn.params.items())
+    return eqn if same else eqn.replace(params=params)
 
 
 def inside(param: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Any:

@@ -130,6 +130,23 @@ def slice_between(
     return excerpt(inner, given, outs, chosen[::-1], consts)
 
 
+def in_line(made: core.ClosedJaxpr, eqn: core.JaxprEqn) -> list[core.JaxprEqn]:
+    """The equations of a program, for one equation that does the same."""
+    assert not made.consts, "a constant has no place among equations"
+    inner = made.jaxpr
+    named = dict(zip(inner.invars, eqn.invars, strict=True))
+    assert not set(inner.outvars) & set(inner.invars), "a result that is an input"
+    named |= zip(inner.outvars, eqn.outvars, strict=True)
+
+    def atom(old: Any) -> Any:
+        return old if isinstance(old, core.Literal) else named.get(old, old)
+
+    return [
+        e.replace(invars=list(map(atom, e.invars)), outvars=list(map(atom, e.outvars)))
+        for e in made.eqns
+    ]
+
+
 def joined(
     first: core.ClosedJaxpr, second: core.ClosedJaxpr, rest: int
 ) -> core.ClosedJaxpr:

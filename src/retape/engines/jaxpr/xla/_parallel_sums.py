@@ -36,7 +36,7 @@ from jax import lax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._rewrite import inside
+from retape.engines.jaxpr.jaxprs._rewrite import with_inside
 from retape.engines.jaxpr.jaxprs._subprogram import variables
 
 PARTS = 4
@@ -68,7 +68,7 @@ def in_parts(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
     Equations are exchanged and moved; nothing is traced again.
     """
-    eqns = [_rewritten(e) for e in closed.eqns]
+    eqns = [with_inside(e, in_parts) for e in closed.eqns]
     if any(map(is_long, eqns)):
         eqns = _gathered(_added_together(eqns, closed.jaxpr.outvars))
     elif all(new is old for new, old in zip(eqns, closed.eqns, strict=True)):
@@ -83,12 +83,6 @@ def is_long(eqn: core.JaxprEqn) -> bool:
     given: Any = eqn.invars[0].aval
     long = any(given.shape[i] > WINDOW for i in eqn.params["axes"])
     return long and np.issubdtype(given.dtype, np.inexact)
-
-
-def _rewritten(eqn: core.JaxprEqn) -> core.JaxprEqn:
-    params = {k: inside(v, in_parts) for k, v in eqn.params.items()}
-    same = all(params[k] is v for k, v in eqn.params.items())
-    return eqn if same else eqn.replace(params=params)
 
 
 def _added_together(

@@ -24,7 +24,7 @@ inside any more.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -34,12 +34,13 @@ from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend import core
 
-from retape.engines.jaxpr.jaxprs._avals import elements
+from retape.engines.jaxpr.jaxprs._avals import elements, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import bind
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, was_tried
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, Kernel, is_a, traits
-from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
+from retape.engines.jaxpr.jaxprs._rewrite import contains, with_inside
+from retape.engines.jaxpr.jaxprs._subprogram import in_line
 from retape.engines.jaxpr.xla._parallel_sums import in_parts, is_long
 
 NAME = "retape_kernel"
@@ -99,7 +100,21 @@ def mark_kernels(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """
     if contains(jaxpr, _is_for_each_device) or not contains(jaxpr, _can_be_one):
         return jaxpr
-    return rewrite(jaxpr, _can_be_one, _marked_call)
+    return _with_marked(jaxpr)
+
+
+def _with_marked(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    # By equations: tracing all programs around a sweep again took a quarter to a half
+    # of lowering it (30 to 130 ms).
+    eqns = [new for old in closed.eqns for new in _marked_eqns(old)]
+    return closed.replace(jaxpr=closed.jaxpr.replace(eqns=eqns))
+
+
+def _marked_eqns(eqn: core.JaxprEqn) -> list[core.JaxprEqn]:
+    if _can_be_one(eqn):
+        types = [struct(a.aval) for a in eqn.invars]
+        return in_line(jax.make_jaxpr(partial(_marked_call, eqn))(*types), eqn)
+    return [with_inside(eqn, _with_marked)]
 
 
 def _is_for_each_device(eqn: core.JaxprEqn) -> bool:
@@ -116,7 +131,7 @@ def _can_be_one(eqn: Any) -> bool:
     return bool(whole) and fits(body.jaxpr)
 
 
-def _marked_call(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
+def _marked_call(eqn: core.JaxprEqn, *values: Any) -> list[Any]:
     """The call, marked.
 
     The compiler stops the process at an input that no operation uses, so all of them
