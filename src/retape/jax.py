@@ -12,11 +12,11 @@ from retape.engines.jaxpr.api._transform import checkpointed as checkpointed
 from retape.engines.jaxpr.api._transform import grad as grad
 from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
-from retape.engines.jaxpr.api.inspect._command_buffers import gpu_options as gpu_options
 from retape.engines.jaxpr.api.inspect._explain import explain as explain
 from retape.engines.jaxpr.api.inspect._measure import measure as measure
 from retape.engines.jaxpr.api.inspect._show import show as show
 from retape.engines.jaxpr.api.inspect._waits import count_waits as count_waits
+from retape.engines.jaxpr.api.inspect._waits import gpu_options as gpu_options
 from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
 from retape.engines.jaxpr.layers import policies as policies
 from retape.engines.jaxpr.layers.face._checkpoint import checkpoint as checkpoint

@@ -30,13 +30,17 @@ from retape.engines.jaxpr.intake._vmapped import (
     register_batching,
     vmapped,
 )
-from retape.engines.jaxpr.jaxprs._avals import blank
+from retape.engines.jaxpr.jaxprs._avals import blank, front
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import which
-from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Flags, Origin
+from retape.engines.jaxpr.jaxprs._provenance import (
+    ORIGINS,
+    Flags,
+    Origin,
+    call_p,
+    linear_p,
+)
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
-from retape.engines.jaxpr.primitives._batch_axis import front
-from retape.engines.jaxpr.primitives._call import call_p, linear_p
 from retape.engines.jaxpr.primitives._cotangent_gate import with_gates, without_gates
 from retape.plan._base import Plan
 

@@ -14,7 +14,7 @@ from jax.interpreters import mlir
 
 from retape.engines.jaxpr.intake._hijax import expanded
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.primitives._call import call_p
+from retape.engines.jaxpr.jaxprs._provenance import call_p
 from retape.engines.jaxpr.xla._single_kernel import ENABLED, mark_kernels
 from retape.plan._base import Plan
 

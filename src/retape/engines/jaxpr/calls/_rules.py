@@ -39,12 +39,13 @@ from retape.engines.jaxpr.jaxprs._provenance import (
     ORIGINS,
     Flags,
     Origin,
+    call_p,
     inner_plan,
+    linear_p,
     narrowed,
 )
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.jaxprs._target import is_gpu, platform
-from retape.engines.jaxpr.primitives._call import call_p, linear_p
 from retape.engines.jaxpr.sizing._choose_settings import compile_for_plan
 from retape.engines.jaxpr.sweep._sweep_program import traced_sweep
 from retape.engines.jaxpr.xla._standalone import Shardings

@@ -196,3 +196,17 @@ def check_sizes_known(avals: Iterable[Any], what: str) -> None:
 def is_inexact(aval: Any) -> bool:
     """True of floating-point and complex values: they can have a derivative."""
     return jax.dtypes.issubdtype(aval.dtype, np.inexact)
+
+
+def front(value: Any, axis: int | None, size: int) -> Any:
+    """A value with the axis in front; what has none is the same for all lanes."""
+    if axis is None:
+        return jnp.broadcast_to(value, (size, *jnp.shape(value)))
+    return jnp.moveaxis(value, axis, 0)
+
+
+def in_front(values: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    """Values with their axis in front; at least one of them has it."""
+    pairs = list(zip(values, dims, strict=True))
+    size = next(v.shape[d] for v, d in pairs if d is not None)
+    return [front(v, d, size) for v, d in pairs]

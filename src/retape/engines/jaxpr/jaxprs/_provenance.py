@@ -1,4 +1,6 @@
-"""Where a sweep comes from: it is differentiated, batched and cleaned as a program.
+"""The two primitives, and where a sweep comes from: it is transformed as a program.
+
+`calls/_rules` says what they are and gives their rules; whatever these need binds them.
 
 A batch of sweeps is better taken as the sweep of a batch (`calls/_batching`), for which
 one must know what was swept.
@@ -14,6 +16,11 @@ from weakref import WeakKeyDictionary
 from jax.extend import core
 
 from retape.plan._base import Plan
+
+call_p = core.Primitive("retape_call")
+call_p.multiple_results = True
+linear_p = core.Primitive("retape_linear")
+linear_p.multiple_results = True
 
 Flags = tuple[bool, ...]
 

@@ -1,1 +1,1 @@
-"""Retape's own JAX primitives, one a file."""
+"""Retape's own JAX primitives beside calls, one a file."""

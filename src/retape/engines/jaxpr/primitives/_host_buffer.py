@@ -28,9 +28,8 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
 from retape._errors import PlanError
-from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._avals import in_front, struct
 from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
-from retape.engines.jaxpr.primitives._batch_axis import in_front
 
 begin_p = core.Primitive("retape_host_allocate")
 stash_p = core.Primitive("retape_host_store")

@@ -13,8 +13,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
-from retape.engines.jaxpr.jaxprs._avals import is_inexact
-from retape.engines.jaxpr.primitives._batch_axis import in_front
+from retape.engines.jaxpr.jaxprs._avals import in_front, is_inexact
 
 instead_p = core.Primitive("retape_with_primal")
 

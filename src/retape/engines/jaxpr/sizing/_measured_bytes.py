@@ -12,7 +12,7 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
-from retape.engines.jaxpr.primitives._call import call_p
+from retape.engines.jaxpr.jaxprs._provenance import call_p
 from retape.engines.jaxpr.sweep._sweep_program import has_plain, traced_sweep
 from retape.engines.jaxpr.xla._standalone import Shardings, memory_of
 

@@ -1,4 +1,4 @@
-"""How often a GPU's host would wait in a function, counted on any machine."""
+"""How often a GPU's host would wait in a function, and how it waits less."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._platform_form import device_form
 from retape.engines.jaxpr.calls._rules import swept_again
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
-from retape.engines.jaxpr.primitives._call import call_p, linear_p
+from retape.engines.jaxpr.jaxprs._provenance import call_p, linear_p
 
 
 class Waits(NamedTuple):
@@ -76,3 +76,26 @@ def on_gpu(eqn: core.JaxprEqn) -> core.ClosedJaxpr | None:
         return body
     device = device_form(body, partial(swept_again, body))
     return device or forward_form(body, eqn.params["plan"], ["cuda"])
+
+
+_BUFFERED = "FUSION CUBLAS CUBLASLT CUSTOM_CALL CUDNN DYNAMIC_SLICE_FUSION"
+"""XLA's own list, in the releases read (openxla/xla, November 2026)."""
+
+
+def gpu_options() -> dict[str, str]:
+    """Options for `jax.jit` that let a GPU run loops and conditionals by itself.
+
+    With them XLA puts loops of any kind and conditionals into CUDA graphs, so that the
+    host does not wait for their tests. They are off by default in XLA, need CUDA 12.3,
+    and take effect only in the outermost `jit`, for loops all of whose operations a
+    graph can hold: none of host callbacks, foreign calls and library calls that are not
+    marked for it. Retape was not tried with these options on a GPU.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> double = jax.jit(lambda x: 2 * x, compiler_options=retape.jax.gpu_options())
+        >>> float(double(3.0))
+        6.0
+    """
+    names = [*_BUFFERED.split(), "WHILE", "CONDITIONAL"]
+    return {"xla_gpu_enable_command_buffer": ",".join(names)}
