@@ -45,7 +45,7 @@ from retape.schedule._check import replay
 from retape.schedule._cost import Counts
 from retape.schedule._in_use import in_use, running_sums
 from retape.schedule._offline import Offline
-from retape.schedule._policy_stream import NEW, Held, Released
+from retape.schedule._policy_stream import Held, Released
 from retape.schedule._tables._chain_table import ChainCosts, ChainTable
 
 
@@ -90,7 +90,7 @@ class Chain(Offline):
     keep_tapes: bool = True
     length: int = field(init=False, repr=False, compare=False)
     stage: int = field(default=1, init=False, repr=False, compare=False)
-    _table: ChainTable = field(init=False, repr=False, compare=False)
+    _steps: _Steps = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check_entries()
@@ -111,8 +111,8 @@ class Chain(Offline):
                 "`forward` holds a cost that is not finite. Pass the cost of each "
                 "step, in any one unit."
             )
-        object.__setattr__(self, "_table", self._make_table())
-        if self._table.best() == inf:
+        object.__setattr__(self, "_steps", _Steps(self._make_table()))
+        if self.cost() == inf:
             self._refuse()
 
     def _check_entries(self) -> None:
@@ -178,10 +178,10 @@ class Chain(Offline):
 
     def cost(self) -> float:
         """The cost of all advances."""
-        return self._table.best()
+        return self._steps.table.best()
 
     def _decides(self) -> tuple[_Steps, int]:
-        return _Steps(self._table), self._table.budget
+        return self._steps, self._steps.table.budget
 
     def counts(self) -> Counts:
         """The counts of a replay: a chain is short enough to be gone through."""
@@ -222,36 +222,52 @@ class Chain(Offline):
 
 
 class _Steps:
-    """The policy of a chain: each of its steps is a stage, and room is bytes."""
+    """The policy of a chain: each of its steps is a stage, and room is bytes.
 
-    __slots__ = ("choice", "states", "tapes")
+    A decision is made once: looked up, it takes half as long as an action.
+    """
+
+    __slots__ = ("_kept", "_read", "table")
 
     def __init__(self, table: ChainTable) -> None:
-        self.choice, self.states, self.tapes = table.choice, table.states, table.tapes
+        self.table = table
+        self._kept: dict[tuple[int, int, int], Held[int]] = {}
+        self._read: dict[tuple[int, int, int], Held[int] | Released[int]] = {}
 
     def keep(self, lo: int, hi: int, room: int) -> Held[int]:
         """The state, or the tape of the first steps, up to one whose state is kept."""
-        taped, split = self.choice(lo, hi, room)
+        found = self._kept.get((lo, hi, room))
+        if found is None:
+            found = self._kept[lo, hi, room] = self._keep(lo, hi, room)
+        return found
+
+    def _keep(self, lo: int, hi: int, room: int) -> Held[int]:
+        choice, tapes = self.table.choice, self.table.tapes
+        taped, split = choice(lo, hi, room)
         if split:
-            kept = "memory", False, room - self.states[lo], split - lo
-            return NEW(Held, kept)
+            return Held("memory", False, room - self.table.states[lo], split - lo)
         at = lo
         while taped == 1 < hi - at:
-            room -= self.tapes[at]
+            room -= tapes[at]
             at += 1
-            taped, split = self.choice(at, hi, room)
+            taped, split = choice(at, hi, room)
         whole = taped == hi - at and not split
-        return NEW(Held, ("memory", True, room, hi - lo if whole else at - lo))
+        return Held("memory", True, room, hi - lo if whole else at - lo)
 
     def after_read(
         self, lo: int, hi: int, held: Held[int]
     ) -> Held[int] | Released[int]:
         """It stays until its own step is taped."""
-        room = held.room + self.states[lo]
-        split = self.choice(lo, hi, room).split
-        if split:
-            return NEW(Held, ("memory", False, held.room, split - lo))
-        return Released(room)
+        key = lo, hi, held.room
+        found = self._read.get(key)
+        if found is None:
+            room = held.room + self.table.states[lo]
+            split = self.table.choice(lo, hi, room).split
+            found = Released(room)
+            if split:
+                found = Held("memory", False, held.room, split - lo)
+            self._read[key] = found
+        return found
 
     def is_alone(self, held: Held[int]) -> bool:
         """Not told: a chain is counted by a replay."""

@@ -75,7 +75,6 @@ class ChainTable:
         self.cost = [0.0, *accumulate(chain.forward)]
         self.tape = [0, *accumulate(chain.tapes)]
         self.budget = min(chain.budget, self.tape[-1] + sum(chain.states))
-        self._known: dict[tuple[int, int, int], Choice] = {}
         if self.budget >= 1 << 62:
             raise _too_large(self.n)
         self._rooms = self._all_rooms()
@@ -93,12 +92,6 @@ class ChainTable:
         """The decision that attains V(a, b, room)."""
         if self.tape[b] - self.tape[a] <= room:
             return Choice(b - a)
-        key = a, b, min(room, self.tape[-1] - self.tape[a])
-        if key not in self._known:
-            self._known[key] = self._choose(a, b, room)
-        return self._known[key]
-
-    def _choose(self, a: int, b: int, room: int) -> Choice:
         least, best, beside = inf, Choice(1), room - self.states[a]
         if self.keep_tapes:
             least = self.value(a + 1, b, room - self.tapes[a])
