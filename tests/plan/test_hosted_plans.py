@@ -9,6 +9,7 @@ from retape import PlanError, Tier
 from retape.driver import ToyMachine, run
 from retape.schedule import Advance, Drop, Reverse, Store, Tape, replay
 from tests.driver.toys import Untaped, by_itself
+from tests.schedule.numbers import counts_of
 
 BOTH = {"state", "tape"}
 
@@ -91,10 +92,10 @@ def test_a_prediction_is_what_a_replay_counts(plan):
             prediction = plan.predict(n, w, r)
             schedule = plan.schedule(n, w, r)
             counts = replay(schedule, n, stage=prediction.alpha)
-            assert counts == prediction.counts
+            assert counts == counts_of(prediction)
             most, tape = walked(schedule, w, r)
             near = most.get(plan.levels[0].name if plan in LEVELS else "memory", 0)
-            if prediction.counts.kept_tapes:
+            if prediction.kept_tapes:
                 # The longest tape may be in a slot, and is then counted there only.
                 assert near + tape <= prediction.peak_bytes
                 assert (
@@ -112,7 +113,7 @@ def test_a_prediction_is_what_a_replay_counts(plan):
 def test_a_chain_is_predicted_and_run():
     plan = chain_of(12, 20)
     prediction, schedule = plan.predict(12), plan.schedule(12)
-    assert replay(schedule, 12) == prediction.counts
+    assert replay(schedule, 12) == counts_of(prediction)
     assert prediction.peak_bytes <= 20
     spent = sum(
         sum(plan.forward[a.start : a.stop]) for a in schedule if isinstance(a, Advance)
@@ -127,7 +128,7 @@ def test_mixed_slots_save_advances_and_sizes_matter():
     plain = retape.fixed_space(snapshots=9)
     assert mixed.predict(300).advances < plain.predict(300).advances
     # A tape of three slots is kept less often than one of one slot.
-    kept = [mixed.predict(100, 8, r).counts.kept_tapes for r in (8, 24, 800)]
+    kept = [mixed.predict(100, 8, r).kept_tapes for r in (8, 24, 800)]
     assert kept[0] > kept[1] > kept[2] == 0
     # Stages are as long as a slot's bytes allow.
     assert mixed.predict(300, 100, 10).alpha == 10

@@ -63,7 +63,7 @@ def test_each_part_of_a_nested_store_has_its_tier(tmp_path):
     result = call(plan, store)
     assert result.cotangent.tobytes() == whole.cotangent.tobytes()
     prediction = plan.predict(N)
-    assert result.report.tiers == prediction.counts.tiers
+    assert result.report.tiers == prediction.tiers
     parts = [store.memory, store.disk.memory, store.disk.disk.memory]
     parts.append(store.disk.disk.disk)
     peaks = [part.peak_snapshots for part in parts]

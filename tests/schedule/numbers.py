@@ -1,10 +1,13 @@
 """The numbers of the theory, out of binomials, plans and first actions."""
 
+from dataclasses import fields
 from math import comb
 
 import retape
 from retape import BudgetError
 from retape.schedule import Advance, Chain, Restore, Schedule, Store
+
+Counts = type(Schedule(1, 0).counts())
 
 
 def beta(d, t):
@@ -20,6 +23,11 @@ def least_sweeps(n, d):
 def least_snapshots(n, t):
     """The fewest snapshots for n stages, as a plan says."""
     return retape.fixed_time(sweeps=t, stage=1).resolve(n).d
+
+
+def counts_of(record):
+    """What a prediction or a report counts, without what else it says."""
+    return Counts(**{each.name: getattr(record, each.name) for each in fields(Counts)})
 
 
 def least_balanced(n):

@@ -44,20 +44,19 @@ def run(options: argparse.Namespace) -> int:
 
 def as_object(plan: Plan, steps: int, prediction: Prediction) -> dict[str, Any]:
     """A prediction as JSON has it; bytes and costs that are not known are null."""
-    counts = prediction.counts
     return {
         "plan": repr(plan),
         "steps": steps,
         "stage": prediction.alpha,
-        "stages": counts.reverses,
+        "stages": prediction.reverses,
         "snapshots": prediction.peak_snapshots,
-        "snapshots_on_disk": counts.peak_disk,
+        "snapshots_on_disk": prediction.peak_disk,
         "sweeps": prediction.t,
         "advances": prediction.advances,
         "taped": prediction.taped,
         "stores": prediction.stores,
-        "restores": counts.restores,
-        "kept_tapes": counts.kept_tapes,
+        "restores": prediction.restores,
+        "kept_tapes": prediction.kept_tapes,
         "peak_bytes": prediction.peak_bytes,
         "disk_bytes": prediction.disk_bytes,
         "host_bytes": prediction.host_bytes,

@@ -1,12 +1,11 @@
 """What a plan comes to: the choice of (alpha, d, t), and what a run under it counts."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from retape._bytes import format_bytes
-from retape.schedule._cost import Counts, TierCounts
+from retape.schedule._cost import Counts
 from retape.schedule._offline import Offline
 
 Bytes: TypeAlias = tuple[int, int]
@@ -27,19 +26,14 @@ class Resolved(NamedTuple):
     t: int | None
 
 
-def _no_tiers() -> dict[str, TierCounts]:
-    return {}
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The predicted counts and bytes of a run under a plan.
+@dataclass(slots=True)
+class Prediction(Counts):
+    """What a run under a plan will count and hold: the counts are those of a replay.
 
     Attributes:
         alpha: The stage length, in steps.
         d: Snapshots allowed.
         t: Most times that a step is advanced.
-        counts: Exactly what a replay of the schedule counts.
         peak_bytes: Memory for the snapshots at their most and the longest tape, in
             bytes; `None` without the bytes of a capsule and of a taped step.
         host_bytes: The same in the host's memory, for a plan with `offload="host"`.
@@ -51,17 +45,13 @@ class Prediction:
         capsule_bytes: Of one snapshot, if that is known.
     """
 
-    alpha: int
-    d: int
-    t: int
-    counts: Counts
-    peak_bytes: int | None
+    alpha: int = 1
+    d: int = 0
+    t: int = 0
+    peak_bytes: int | None = None
     host_bytes: int | None = None
     cost: float | None = None
     bound: float = 1.0
-    tiers: Mapping[str, TierCounts] = field(
-        default_factory=_no_tiers, compare=False, repr=False
-    )
     capsule_bytes: int | None = None
 
     @property
@@ -74,29 +64,9 @@ class Prediction:
         w = self.capsule_bytes
         return None if w is None else self.tiers[tier].peak * w
 
-    @property
-    def advances(self) -> int:
-        """Steps run without a tape, recomputed ones included."""
-        return self.counts.advances
-
-    @property
-    def taped(self) -> int:
-        """Steps run with a tape: the length of the run, and tapes made again."""
-        return self.counts.taped
-
-    @property
-    def stores(self) -> int:
-        """Snapshots written."""
-        return self.counts.stores
-
-    @property
-    def peak_snapshots(self) -> int:
-        """The most snapshots held at once."""
-        return self.counts.peak_snapshots
-
     def __str__(self) -> str:
         peak = "unknown" if self.peak_bytes is None else format_bytes(self.peak_bytes)
-        tapes, disk = self.counts.kept_tapes, self.counts.peak_disk
+        tapes, disk = self.kept_tapes, self.peak_disk
         more = f"; {tapes} tapes kept" if tapes else ""
         if any(name not in ("memory", "disk") for name in self.tiers):
             more += f"; {', '.join(map(self._shown, self.tiers))}"
@@ -111,7 +81,7 @@ class Prediction:
         elif self.bound == 1 and self.cost is not None:
             more += ", the least"
         return (
-            f"{self.taped} steps in {self.counts.reverses} stages of at most "
+            f"{self.taped} steps in {self.reverses} stages of at most "
             f"{self.alpha}; {self.advances} advances (each step at most {self.t} "
             f"times), {self.stores} stores, {self.peak_snapshots} snapshots, "
             f"peak {peak}{more}"
@@ -138,15 +108,18 @@ def predicted(
     if sizes is not None and on_host:
         w, r = sizes
         peak, host = schedule.peak_bytes((0, r)), counts.peak_snapshots * w
+    taken: dict[str, Any] = {
+        each.name: getattr(counts, each.name) for each in fields(counts)
+    }
+    taken["tiers"] = counts.tiers if schedule.tier_names else {}
     return Prediction(
-        max(1, counts.longest_stage),
-        schedule.slots,
-        schedule.sweeps,
-        counts,
-        peak,
+        **taken,
+        alpha=max(1, counts.longest_stage),
+        d=schedule.slots,
+        t=schedule.sweeps,
+        peak_bytes=peak,
         host_bytes=host,
         cost=schedule.cost(),
         bound=schedule.bound(),
-        tiers=counts.tiers if schedule.tier_names else {},
         capsule_bytes=None if sizes is None else sizes[0],
     )

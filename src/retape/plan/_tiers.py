@@ -123,7 +123,7 @@ def tiers(
     Examples:
         >>> import retape
         >>> prediction = retape.tiers(memory=4, disk=10).predict(100)
-        >>> prediction.advances, prediction.counts.peak_disk, prediction.cost
+        >>> prediction.advances, prediction.peak_disk, prediction.cost
         (249, 5, 499.0)
         >>> host = retape.Tier("host", 5, write=0.5, read=0.5)
         >>> remote = retape.Tier("remote", 1000, write=20, read=20)

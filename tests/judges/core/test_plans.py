@@ -228,7 +228,7 @@ def test_the_bytes_are_what_was_promised(plan, known):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    held = prediction.counts.peak_snapshots + prediction.alpha
+    held = prediction.peak_snapshots + prediction.alpha
     # One array is 320,000 bytes: a copy more would be seen.
     assert peak < (held + 3) * size + 200_000
 

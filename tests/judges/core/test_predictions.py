@@ -86,8 +86,8 @@ def test_every_prediction_is_told_in_time_or_refused_by_name(plan, sizes):
                 continue
         told += 1
         assert found.taped == n and type(found.advances) is int
-        kept = found.counts.kept_tapes
-        slots, stages = found.peak_snapshots, found.counts.reverses
+        kept = found.kept_tapes
+        slots, stages = found.peak_snapshots, found.reverses
         if slots:
             fewest = optimal_advances(stages, slots) - kept
             assert found.advances >= fewest

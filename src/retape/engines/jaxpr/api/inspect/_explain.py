@@ -236,5 +236,4 @@ def _waits_of(
         return 0
     if prediction is None or not settings.device or settings.direct:
         return None
-    counts = prediction.counts
-    return most_waits(program, settings.stage, counts.advances, counts.reverses)
+    return most_waits(program, settings.stage, prediction.advances, prediction.reverses)
