@@ -246,7 +246,6 @@ def test_every_way_to_keep_a_tape_is_right(tmp_path, make, plan):
 # Kinds of states: one program, which changes them in place. -----------------------
 
 
-MASK = np.arange(N) == 2
 RECORD = np.dtype([("flag", "i1"), ("u", "f8")], align=True)
 
 
@@ -282,11 +281,6 @@ KINDS = {
     ),
     "frozen fields": (Fields, lambda x: x.u, lambda x: (x.p, x.beside) == (1.0, [1.0])),
     "of one's own": (Vector, lambda x: x.u, lambda x: type(x) is Vector),
-    "a mask": (
-        lambda u: np.ma.MaskedArray(u, mask=MASK),
-        np.ma.getdata,
-        lambda x: x.mask.tolist() == MASK.tolist(),
-    ),
     "gaps": (with_gaps, np.asarray, lambda x: x.strides == (-16, 64)),
     "records": (records, lambda x: x["u"], lambda x: x.dtype == RECORD),
     "a tuple of numbers": (

@@ -92,43 +92,17 @@ def test_arrays_that_overlap_still_do(again):
     assert tree_nbytes((np.zeros(4), 1, {"a": 2.0}, 1j)) == 64
 
 
-@pytest.mark.parametrize("again", WAYS)
-def test_classes_of_numpys_are_kept(again, tmp_path):
-    masked = np.ma.MaskedArray([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=-9.0)
-    masked.harden_mask()
-    made = again(masked)
-    assert type(made) is np.ma.MaskedArray and made.filled().tolist() == [1, -9, 3]
-    assert made.hardmask and made.data.tolist() == [1.0, 2.0, 3.0]
-    made[0] = 5.0
-    assert masked[0] == 1.0
-    assert again(np.ma.MaskedArray([1.0])).mask is np.ma.nomask
-    matrix = again(np.array([[1.0, 2.0]]).view(np.matrix))
-    assert type(matrix) is np.matrix and matrix.tolist() == [[1.0, 2.0]]
-    records = np.rec.fromarrays([[1, 2], [0.5, 1.5]], names="n,u")
-    assert again(records).u.tolist() == [0.5, 1.5]
-    mapped = np.memmap(tmp_path / "a", np.float64, "w+", shape=(3,))
-    mapped[:] = [1.0, 2.0, 3.0]
-    made = again((mapped,))[0]
-    assert type(made) is np.ndarray and made.tolist() == [1.0, 2.0, 3.0]
-    before = fingerprint(mapped)
-    mapped[1] = 7.0
-    assert fingerprint(mapped) != before
-
-
 def test_digests_tell_small_differences():
-    one, masked = np.zeros(3), np.ma.MaskedArray(np.zeros(3), mask=[0, 1, 0])
+    one = np.zeros(3)
     assert fingerprint(one) == fingerprint(one.copy())
-    assert fingerprint(masked) == fingerprint(copy_tree(masked))
     others = [
         np.array([0.0, -0.0, 0.0]),
         one.reshape(3, 1),
         one.astype(np.float32),
-        masked,
-        np.ma.MaskedArray(one, mask=[1, 0, 0]),
         (0, 0),
         [0, 0],
     ]
-    assert len({fingerprint(tree) for tree in (one, *others)}) == 8
+    assert len({fingerprint(tree) for tree in (one, *others)}) == 6
 
 
 @pytest.mark.parametrize("kind", [np.longdouble, np.clongdouble])
@@ -230,8 +204,6 @@ def twice(tree, other=None):
 def test_sums_of_trees():
     both = twice({"a": np.ones(2), "b": (1.0, Point(2.0, Vector(np.ones(1))))})
     assert both["a"].tolist() == [2.0, 2.0] and both["b"][1].y.u.tolist() == [2.0]
-    masked = np.ma.MaskedArray([1.0, 2.0], mask=[0, 1])
-    assert twice(masked).mask.tolist() == [False, True]
     for other in ({"a": 1}, (1.0,), [1.0, 2.0]):
         with pytest.raises(retape.MachineError, match="step"):
             twice((1.0, 2.0), other)
@@ -246,6 +218,9 @@ LOOP.append(LOOP)
 NO_STATES = [
     *((value, "cannot be in a state") for value in (Colour.RED, object(), {1}, len)),
     (bytearray(b"x"), "cannot be in a state"),
+    (np.ma.MaskedArray([1.0, 2.0], mask=[0, 1]), "`MaskedArray` cannot be in a state"),
+    (np.ones((1, 2)).view(np.matrix), "`matrix` cannot be in a state"),
+    (np.rec.fromarrays([[1, 2]], names="n"), "`recarray` cannot be in a state"),
     (LOOP, "contains itself, or nests too deeply"),
 ]
 

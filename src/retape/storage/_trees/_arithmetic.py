@@ -47,7 +47,7 @@ def add_trees(one: Any, other: Any) -> Any:
     if one is None and other is None:
         return None
     left = None if opaque(type(one)) else take_apart(one)
-    if left is None or left.tag in "mxrf":
+    if left is None:
         return one + other
     right = parts_like(left, take_apart(other))
     if right is None:
@@ -96,12 +96,8 @@ def map_leaves(change: Callable[..., Any], first: Any, *others: Any) -> Any:
             f"a `{type(first).__name__}` and a `{kinds}` differ in their parts. Pass "
             "trees of one shape, with the same keys."
         )
-    count = 1 if node.tag == "m" else len(node.parts)  # A mask is none of the numbers.
-    changed = [
-        map_leaves(change, part, *(parts[i] for parts in rest))
-        for i, part in enumerate(node.parts[:count])
-    ]
-    return node.build([*changed, *node.parts[count:]])
+    pairs = zip(node.parts, *rest, strict=True)
+    return node.build([map_leaves(change, *parts) for parts in pairs])
 
 
 def _changed(change: Callable[..., Any], first: Any, *others: Any) -> Any:

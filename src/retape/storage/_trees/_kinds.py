@@ -1,9 +1,8 @@
 """The kinds of values that a state may consist of, and how each is taken apart.
 
-Containers (tuples, named tuples, lists, dictionaries, dataclasses) and the subclasses
-of NumPy's array that carry more than an array are taken apart into *parts*, and built
-again from them. A class of the user's own is opaque: it copies and measures itself, and
-gives its contents as arrays when it is to be written to disk.
+Containers (tuples, named tuples, lists, dictionaries, dataclasses) are taken apart into
+*parts*, and built again from them. A class of the user's own is opaque: it copies and
+measures itself, and gives its contents as arrays when it is to be written to disk.
 """
 
 # The values are of any type, so strict checking would only ask for casts.
@@ -16,8 +15,6 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
-
-import numpy as np
 
 from retape._errors import SnapshotError, StoreError
 
@@ -187,7 +184,7 @@ def take_apart(value: Any) -> Node | None:
     if is_dataclass(value) and opaque(kind) is None:
         names = _attributes(value)
         return _node("o", names, [getattr(value, name) for name in names], kind)
-    return _array_subclass(value, kind)
+    return None
 
 
 def named_parts(node: Node) -> dict[Any, Any]:
@@ -221,12 +218,8 @@ def builder(tag: str, note: Any, kind: type) -> Callable[[Sequence[Any]], Any]:
             return lambda parts: dict(zip(note, parts, strict=True))
         case "n":
             return lambda parts: tuple.__new__(kind, parts)
-        case "o":
-            return lambda parts: _with_attributes(kind, note, parts)
-        case "m":
-            return _masked
         case _:
-            return lambda parts: parts[0].view(kind)
+            return lambda parts: _with_attributes(kind, note, parts)
 
 
 def class_name(kind: type) -> str:
@@ -290,37 +283,5 @@ def _with_attributes(kind: type, names: Sequence[str], parts: Sequence[Any]) -> 
     return made
 
 
-def _array_subclass(value: Any, kind: type) -> Node | None:
-    """The parts of NumPy's own subclasses of its array."""
-    if kind is np.ndarray or not isinstance(value, np.ndarray):
-        return None
-    if kind is np.ma.MaskedArray:
-        masked: Any = value  # whose filling value NumPy's types do not have
-        mask = np.ma.getmask(masked)
-        mask = None if mask is np.ma.nomask else mask
-        fill = None if masked._fill_value is None else np.array(masked._fill_value)
-        plain = np.ma.getdata(masked, subok=False)
-        return Node("m", None, [plain, mask, fill, bool(masked.hardmask)], _masked)
-    if kind in (np.matrix, np.recarray):
-        tag = "x" if kind is np.matrix else "r"
-        return _node(tag, None, [value.view(np.ndarray)], kind)
-    if kind is np.memmap:
-        # A copy of it is in memory: nothing but the array is left of it.
-        return Node("f", None, [value.view(np.ndarray)], lambda parts: parts[0])
-    return None
-
-
-def _masked(parts: Sequence[Any]) -> Any:
-    data, mask, fill, hard = parts
-    made = np.ma.MaskedArray(data, mask=np.ma.nomask if mask is None else mask)
-    made: Any = np.ma.MaskedArray(made, copy=False, hard_mask=hard)
-    if fill is not None:
-        made._fill_value = fill
-    return made
-
-
-TOLD_BY_TAG: dict[str, Any] = {
-    **{"t": tuple, "l": list, "d": dict},
-    **{"m": np.ma.MaskedArray, "x": np.matrix, "r": np.recarray, "f": np.ndarray},
-}
+TOLD_BY_TAG: dict[str, Any] = {"t": tuple, "l": list, "d": dict}
 """The classes that a file names by their tags alone."""

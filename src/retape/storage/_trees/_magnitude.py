@@ -70,7 +70,7 @@ def described(tree: Any) -> str:
 
 
 def _leaves(tree: Any) -> Iterator[Any]:
-    """Numbers, arrays and tensors with a fraction; a masked array's visible ones."""
+    """Numbers, arrays and tensors with a fraction."""
     if type(tree) in PLAIN:
         if type(tree) in (float, complex):
             yield tree
@@ -82,9 +82,7 @@ def _leaves(tree: Any) -> Iterator[Any]:
         if 0 not in tree.shape and epsilon_of(tree.dtype):
             yield tree
     else:
-        node = node_of(tree)
-        parts = [tree.compressed()] if node.tag == "m" else node.parts
-        for part in parts:
+        for part in node_of(tree).parts:
             yield from _leaves(part)
 
 
