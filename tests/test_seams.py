@@ -68,14 +68,13 @@ SEAMS = {
     "retape._forked._machine": "the process that is killed",
     "retape.cli._main": "the command, in this process",
     "retape.cli._doctor": "looks that fail",
-    "retape.cli._waiting": "the command's clock",
     "retape._extras": "where the package lies, and what is not installed",
 }
 """Private modules that tests may import, each with what it is a seam for."""
 
 PATCHED = {
     "clocks, and what a run does in one go": (
-        "retape.cli._waiting.", "retape.driver._progress.monotonic",
+        "retape.driver._progress.monotonic",
         "retape.driver._loop.perf_counter",
         "retape.driver._resume.perf_counter",
         "retape.engines.jaxpr.sweep._sweep.LONGEST_GO",

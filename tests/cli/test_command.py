@@ -7,14 +7,13 @@ import json
 import shlex
 import subprocess
 import sys
-import threading
 from itertools import pairwise
 
 import pytest
 
 import retape
 from retape import Tier
-from retape.cli import _waiting, main
+from retape.cli import main
 from retape.schedule import Hierarchy, Mixed, Schedule
 from retape.viz import draw_figure, draw_text
 from tests.plan.seams import SAMPLES
@@ -230,19 +229,3 @@ def test_a_terminal_has_its_width(monkeypatch):
         assert main([*drawing, *more]) == 0
         rows = sys.stdout.getvalue().splitlines()[:-1]  # pyright: ignore
         assert max(map(len, rows)) == width
-
-
-def test_what_takes_long_is_told_on_a_terminal(monkeypatch):
-    monkeypatch.setattr(_waiting, "_PATIENCE", 0.01)
-    monkeypatch.setattr(_waiting, "_EVERY", 0.01)
-    told, out = threading.Event(), Terminal()
-    monkeypatch.setattr(out, "flush", told.set)
-    with _waiting.waiting("searching", out):
-        assert told.wait(60)
-    assert out.getvalue().startswith("\rretape: searching, ")
-    assert out.getvalue().endswith(" \r")
-    quick, plain = Terminal(), io.StringIO()
-    monkeypatch.setattr(_waiting, "_PATIENCE", 60)
-    with _waiting.waiting("searching", quick), _waiting.waiting("searching", plain):
-        pass
-    assert quick.getvalue() == plain.getvalue() == ""

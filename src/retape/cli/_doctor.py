@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 from retape._extras import install_line
 from retape._user_cache import user_cache
-from retape.cli._waiting import waiting
 
 State = Literal["ok", "absent", "fault"]
 
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what was found."""
     found: list[Finding] = []
     for name, look in LOOKS.items():
-        with waiting(f"looking at {name}"), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found.append(_looked(name, look))
         if not options.json:

@@ -5,7 +5,6 @@ import os
 from typing import Any
 
 from retape.cli._arguments import CommandError, add_function, argument_of, function_of
-from retape.cli._waiting import waiting
 
 DESCRIPTION = (
     "Say what the gradient of a JAX function takes of a device, plainly and by each "
@@ -47,13 +46,9 @@ def run(options: argparse.Namespace) -> int:
     arguments = [argument_of(text) for text in options.arguments]
     if not arguments:
         function, *arguments = _problem(options.function, function())
-    with waiting("compiling each way"):
-        from retape.jax import advise
+    from retape.jax import advise
 
-        found = advise(
-            function, *arguments, memory=options.memory, device=options.device
-        )
-    print(found)
+    print(advise(function, *arguments, memory=options.memory, device=options.device))
     return 0
 
 

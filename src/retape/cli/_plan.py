@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 from retape.cli._options import add_plan_and_length, sizes_of
-from retape.cli._waiting import waiting
 from retape.plan._base import Plan
 from retape.plan._parse import parse_plan
 from retape.plan._prediction import Prediction
@@ -33,8 +32,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a prediction."""
     plan, sizes = parse_plan(options.plan), sizes_of(options)
-    with waiting("searching for the best schedule"):
-        prediction = plan.predict(options.steps, *sizes)
+    prediction = plan.predict(options.steps, *sizes)
     if options.json:
         print(json.dumps(as_object(plan, options.steps, prediction), indent=2))
     else:

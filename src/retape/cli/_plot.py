@@ -8,7 +8,6 @@ from typing import Any
 
 from retape._errors import PlanError, StoreError
 from retape.cli._options import add_plan_and_length, count, sizes_of
-from retape.cli._waiting import waiting
 from retape.plan._parse import parse_plan
 from retape.schedule._offline import Offline
 
@@ -54,9 +53,8 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print a drawing or actions, or write a figure."""
     plan, sizes = parse_plan(options.plan), sizes_of(options)
-    with waiting("searching for the best schedule"):
-        schedule = plan.schedule(options.steps, *sizes)
-        counts = schedule.counts()
+    schedule = plan.schedule(options.steps, *sizes)
+    counts = schedule.counts()
     if counts.reverses > _MOST:
         raise PlanError(
             f"a drawing of {counts.reverses} stages is too large to look at; {_MOST} "
@@ -68,8 +66,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.out is not None:
         title = f"{options.steps} steps, {counts.peak_snapshots} snapshots"
-        with waiting("drawing"):
-            _write(schedule, title, options.out)
+        _write(schedule, title, options.out)
         print(f"wrote {options.out}")
         return 0
     from retape.viz import draw_text

@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 from retape.cli._arguments import CommandError, add_function, argument_of, function_of
-from retape.cli._waiting import waiting
 
 DESCRIPTION = (
     "Show what each pass of the compiler makes of the gradient of a JAX function. The "
@@ -47,10 +46,9 @@ def run(options: argparse.Namespace) -> int:
             f"respect to the first argument. Write `{float(arguments[0])}`."
         )
 
-    with waiting("compiling the function"):
-        from retape.jax import show
+    from retape.jax import show
 
-        text = show(function, *arguments)
+    text = show(function, *arguments)
     parts = _parts(text)
     if options.only is not None and options.only not in parts:
         raise CommandError(

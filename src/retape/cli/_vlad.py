@@ -9,7 +9,6 @@ from typing import Any
 
 from retape._errors import LanguageError, PlanError, RetapeError
 from retape.cli._options import PLAN_HELP
-from retape.cli._waiting import waiting
 from retape.plan._parse import parse_plan
 
 DESCRIPTION = "Run a program of the VLAD language; without FILE, talk to a prompt."
@@ -84,16 +83,13 @@ def _main(args: Namespace) -> int:
         return 0
     path = _as_path(args.file)
     if args.emit is not None:
-        with waiting("compiling"):
-            form = emit(path, args.emit)
+        form = emit(path, args.emit)
         # A name may have letters that the terminal's encoding lacks.
         encoding = sys.stdout.encoding
         form = form.encode(encoding, "backslashreplace").decode(encoding)
         print(form, end="")
         return 0
-    # A program that writes to the terminal shows by that that it runs.
-    quiet = contextlib.nullcontext() if sys.stdout.isatty() else waiting("running")
-    with _interruptible(), quiet:
+    with _interruptible():
         result = vlad.run(
             path,
             engine=args.engine or "compiled",
