@@ -3,7 +3,7 @@
 VLAD's compiler makes C, and the PyTorch engine has an accelerator in C++. Both say what
 they need by a `Toolchain`, and the rest is here, once: compilers are tried in turn,
 objects are kept by content and trusted only if this user wrote them whole, and a folder
-that is read-only or `noexec` is done without.
+that is read-only or `noexec` is done without where temporary files serve.
 
     _toolchain      which compilers there are
     _object_cache   what was compiled before

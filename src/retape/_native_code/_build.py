@@ -55,9 +55,6 @@ class Program:
         return (self.text, *(text for text, _ in self.beside))
 
 
-PATIENCE = 60.0
-"""Seconds after which a compiler that is still at work is told of."""
-
 _OBJECTS = (
     b"\x7fELF",
     b"\xcf\xfa\xed\xfe",
@@ -226,30 +223,16 @@ def _made(folder: Path, command: Sequence[str], name: str) -> bytes:
 
 
 def _run(command: Sequence[str], settings: dict[str, str]) -> tuple[int, bytes]:
-    """Run a command: its status and what it says; one that takes long is told of."""
+    """Run a command: its status and what it says."""
     try:
-        process = subprocess.Popen(
+        done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=settings,
+            check=False,
         )
     except OSError as error:
         raise _CompilerFailed(f"cannot be run ({error.strerror})") from None
-    with process:
-        try:
-            try:
-                said = process.communicate(timeout=PATIENCE)[1]
-            except subprocess.TimeoutExpired:
-                warnings.warn(
-                    f"`{shlex.join(command)}` has been running for {PATIENCE:g} s; if "
-                    "it hangs, interrupt it (Ctrl-C) and name another compiler",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-                said = process.communicate()[1]
-        except BaseException:
-            process.kill()
-            raise
-    return process.returncode, said
+    return done.returncode, done.stderr

@@ -67,7 +67,8 @@ def accelerate(on: bool = True) -> None:
         >>> retape.torch.accelerate(False)  # Python's recorder, as at first
     """
     if on and Loaded.module is None:
-        Loaded.module = _load(build())
+        # Loaded once, and never unloaded.
+        Loaded.module = native_code.load(TOOLS, build(), _extension)
         Loaded.module.setup(_TYPES)
     Loaded.using = on
 
@@ -103,11 +104,6 @@ def build() -> bytes:
         folders=(*(f"-I{folder}" for folder in folders), f"-L{root / 'lib'}"),
     )
     return native_code.build(TOOLS, program)
-
-
-def _load(image: bytes) -> ModuleType:
-    # Loaded once, and never unloaded: its descriptor, if any, stays open.
-    return native_code.load(TOOLS, image, _extension)[0]
 
 
 def _extension(path: str) -> ModuleType:

@@ -8,7 +8,6 @@ of a million is one copy.
 
 import _ctypes
 import ctypes
-import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_double, c_int, c_int32, c_int64
@@ -87,16 +86,13 @@ class SharedObject:
     """An object's functions, as attributes of `dll`, until it is closed."""
 
     def __init__(self, image: bytes) -> None:
-        self.dll, self._descriptor = load(TOOLS, image, ctypes.CDLL)
+        self.dll = load(TOOLS, image, ctypes.CDLL)
 
     def close(self) -> None:
         """Unload the object; none of its functions may be called any more."""
         handle, self.dll._handle = self.dll._handle, 0
         if handle and hasattr(_ctypes, "dlclose"):
             _ctypes.dlclose(handle)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
