@@ -67,9 +67,6 @@ def test_power_lost_before_and_after_any_call_to_the_disk(
     assert moment > 40
 
 
-# Which files the power takes depends on their order in the directory: where a snapshot
-# is left, the run goes on from it, and says that there is no record.
-@pytest.mark.filterwarnings("ignore:.*no record of its run:retape.RetapeWarning")
 def test_that_model_sees_a_store_that_does_not_flush(tmp_path, monkeypatch, seeded):
     power = Power(tmp_path, seeded, monkeypatch, flushing=False)
     plan, damaged = retape.fixed_space(snapshots=3, stage=2), 0

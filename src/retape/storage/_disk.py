@@ -4,10 +4,10 @@ One file per snapshot, named for its step, in a `_run_directory.RunDirectory`: w
 not there, and out of reach for a second process.
 
 The record of how far the run has come is kept twice: should the newer one be damaged,
-the run goes on from the older one, and what was removed since is recomputed. Should
-both be, or the only one at its beginning, it goes on from its snapshots. A run that
-is done leaves its record, so that a process that dies before it has used the result can
-ask for it again. `clear`, or removing the directory, begins anew.
+the run goes on from the older one, and what was removed since is recomputed; should
+both be, it is refused. A run that is done leaves its record, so that a process that
+dies before it has used the result can ask for it again. `clear`, or removing the
+directory, begins anew.
 """
 
 import os
@@ -18,7 +18,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from retape._arguments import number_of
 from retape._errors import SnapshotError, StoreError
-from retape._warn import warn
 from retape.storage._base import Key, Place, Record, SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
 from retape.storage._codec import encode
@@ -137,8 +136,7 @@ class DiskStore(SnapshotStore[C]):
         try:
             found = self._directory.read_record()
         except SnapshotError as error:
-            self._do_without_record(label, error)
-            return None
+            raise self._no_record(error) from error
         if found is None:
             return None
         (length, left, cotangent), kept = found
@@ -146,38 +144,13 @@ class DiskStore(SnapshotStore[C]):
             raise another_run(self._directory, str(kept.get("run")), label, left == 0)
         return Record(length, left, cotangent, label)
 
-    def _do_without_record(self, label: str, error: SnapshotError) -> None:
-        """Remove records that cannot be read, if a snapshot tells that they are ours.
-
-        Snapshots without a record are a run at its beginning.
-
-        Raises:
-            StoreError: If no snapshot is whole, or one is of another run.
-        """
-        found = sorted(self._directory.snapshots())
-        runs = [self._directory.label(key).get("run", label) for key in found]
-        for run in runs:
-            if run != label:
-                raise another_run(self._directory, str(run), label)
-        if not any(self._is_whole(key, label) for key in found):
-            raise StoreError(
-                f"`{self._directory}` has no record of its run that can be read "
-                f"({str(error).partition('. ')[0]}), and no snapshot: nothing is left "
-                "to go on from. Call `clear()` on the store, or remove the directory; "
-                "the run then begins anew."
-            ) from error
-        warn(
-            f"`{self._directory}` has no record of its run that can be read. The run "
-            "goes on from its snapshots, and repeats what it had reversed."
+    def _no_record(self, error: SnapshotError) -> StoreError:
+        """The refusal of a run both of whose records are damaged."""
+        return StoreError(
+            f"`{self._directory}` has no record of its run that can be read "
+            f"({str(error).partition('. ')[0]}). Call `clear()` on the store, or "
+            "remove the directory; the run then begins anew."
         )
-        self._directory.remove_records()
-
-    def _is_whole(self, key: Key, label: str) -> bool:
-        """Whether there is a snapshot of this run that can be read."""
-        try:
-            return self._directory.get(key)[1].get("run") == label
-        except SnapshotError:
-            return False
 
     def steps(self) -> set[int]:
         return {step for step, tape in self._directory.snapshots() if not tape}

@@ -144,8 +144,7 @@ class ZarrStore(DiskStore[C]):
         try:
             return record and replace(record, cotangent=self._load(record.cotangent))
         except SnapshotError as error:
-            self._do_without_record(label, error)
-            return None
+            raise self._no_record(error) from error
 
     def _record_label(self, value: Any) -> dict[str, object]:
         folders = sorted({saved.folder for saved in _saved_in(value)})

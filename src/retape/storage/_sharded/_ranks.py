@@ -139,8 +139,9 @@ class RankStore(StoreWrapper[C]):
         points = self._group.heard(_point(record))
         if len(set(points)) > 1:
             # Those that are ahead by a record go back to the one before.
-            if _point(record) > min(points):
-                record = self.inner.rewind()
+            ahead = _point(record) > min(points)
+            back = self.inner.rewind if ahead else lambda: record
+            record = self._together("go back to its earlier record", back)
             points = self._group.heard(_point(record))
         if len(set(points)) > 1:
             # A rank has lost both: cotangents are gone there, and states may not be.
