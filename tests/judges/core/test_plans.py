@@ -187,7 +187,7 @@ def test_the_work_is_what_was_predicted(plan, make, tmp_path):
     if tape:
         program.options["tape"] = lambda x, k: recorded.append(k) or tape(x, k)
     report = call(program, PLANS[plan], "memory", tmp_path).report
-    predicted = PLANS[plan].predict(STEPS, 8 * N, 8 * N).counts
+    predicted = PLANS[plan].predict(STEPS, 8 * N, 8 * N)
     for name in ("advances", "taped", "stores", "restores", "reverses", "kept_tapes"):
         assert getattr(report, name) == getattr(predicted, name), name
     assert report.longest_stage == predicted.longest_stage
