@@ -70,15 +70,15 @@ def torch_program() -> Any:
 
 def figures() -> Iterator[tuple[str, Any]]:
     """Names of files and figures."""
+    from matplotlib import pyplot as plt
+
     runs = {"steps": steps(), "jax": jax_program(), "torch": torch_program()}
-    for name, report in runs.items():
-        for ground in ("light", "dark"):
-            figure = retape.viz.timeline(report, dark=ground == "dark")
-            yield f"timeline-{name}-{ground}", figure
-    for ground in ("light", "dark"):
-        schedule = retape.fixed_space(snapshots=4).schedule(40)
-        figure = retape.viz.draw_figure(schedule, dark=ground == "dark")
-        yield f"schedule-{ground}", figure
+    schedule = retape.fixed_space(snapshots=4).schedule(40)
+    for ground, style in (("light", {}), ("dark", "dark_background")):
+        with plt.style.context(style):
+            for name, report in runs.items():
+                yield f"timeline-{name}-{ground}", retape.viz.timeline(report)
+            yield f"schedule-{ground}", retape.viz.draw_figure(schedule)
 
 
 def main() -> None:

@@ -148,6 +148,6 @@ def test_a_bar_is_told_while_a_run_is_measured():
 
 def test_a_trace_without_a_prediction_is_a_line():
     memory = measured(None).memory
-    figure = timeline(replace(memory, predicted=()), dark=True)
+    figure = timeline(replace(memory, predicted=()))
     labels = [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
     assert labels == [memory.source]

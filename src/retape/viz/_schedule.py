@@ -17,7 +17,7 @@ from retape._errors import ScheduleError
 from retape._extras import require
 from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
-from retape.viz._theme import themed
+from retape.viz._canvas import BLUE, GOLD, GREEN, PINK, RED, canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,15 +191,12 @@ def _column(step: int, length: int, width: int) -> int:
 # As a figure ------------------------------------------------------------------
 
 
-def draw_figure(
-    actions: Iterable[Action], *, title: str = "", dark: bool = False
-) -> Figure:
+def draw_figure(actions: Iterable[Action], *, title: str = "") -> Figure:
     """Draw a schedule with matplotlib: steps to the right, time downwards.
 
     Args:
         actions: The schedule, of at most some thousand stages.
         title: A heading.
-        dark: Light lines on a dark ground.
 
     Returns:
         The figure; `savefig` writes it.
@@ -215,22 +212,21 @@ def draw_figure(
         'step'
     """
     require("plot", "matplotlib")
-    theme = themed(dark)
     drawn = layout(actions)
-    figure, axes = theme.canvas((6, 4))
+    figure, axes = canvas((6, 4))
     for y, row in enumerate(drawn.rows):
         axes.hlines(
             [y] * len(row.advances),
             [start for start, _ in row.advances],
             [stop for _, stop in row.advances],
-            colors=theme.green,
+            colors=GREEN,
             linewidth=1.5,
         )
         for taped in (*row.kept, *([] if row.from_slot else [row.stage])):
-            axes.hlines(y, *taped, colors=theme.red, linewidth=1.5)
-        axes.hlines(y + 0.4, *row.stage, colors=theme.blue, linewidth=1.5)
+            axes.hlines(y, *taped, colors=RED, linewidth=1.5)
+        axes.hlines(y + 0.4, *row.stage, colors=BLUE, linewidth=1.5)
     for line in drawn.lines:
-        colour = theme.gold if line.tier == "memory" else theme.pink
+        colour = GOLD if line.tier == "memory" else PINK
         axes.vlines(line.step, line.first, line.last, colors=colour, linewidth=1)
     axes.invert_yaxis()
     axes.set(xlabel="step", ylabel="sweep", title=title)

@@ -13,7 +13,7 @@ from retape._bytes import format_bytes, unit_of
 from retape._errors import PlanError
 from retape._extras import require
 from retape.driver._memory_trace import MemoryTrace
-from retape.viz._theme import Theme, themed
+from retape.viz._canvas import BLUE, GOLD, PINK, RED, canvas, legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +44,11 @@ def trace_of(report: HasMemory | MemoryTrace) -> MemoryTrace:
     return trace
 
 
-def timeline(report: HasMemory | MemoryTrace, *, dark: bool = False) -> Figure:
+def timeline(report: HasMemory | MemoryTrace) -> Figure:
     """Draw the memory of a run: predicted as areas, measured as a line.
 
     Args:
         report: The report of a run that was measured, or its `memory`.
-        dark: Light lines on a dark ground.
 
     Returns:
         The figure; `savefig` writes it.
@@ -76,21 +75,20 @@ def timeline(report: HasMemory | MemoryTrace, *, dark: bool = False) -> Figure:
     """
     trace = trace_of(report)
     require("plot", "matplotlib")
-    theme = themed(dark)
-    figure, axes = theme.canvas((6, 3.8))
+    figure, axes = canvas((6, 3.8))
     unit, name = unit_of(max(trace.predicted_peak, trace.measured_peak))
-    _areas(axes, trace, unit, theme)
+    _areas(axes, trace, unit)
     if trace.measured:
         axes.plot(
             [each.work for each in trace.measured],
             [each.nbytes / unit for each in trace.measured],
-            color=theme.ink,
+            color=axes.xaxis.label.get_color(),
             linewidth=1.1,
             drawstyle="steps-pre",
             label=trace.source,
         )
     if trace.budget is not None:
-        axes.axhline(trace.budget / unit, color=theme.red, linewidth=1, linestyle="--")
+        axes.axhline(trace.budget / unit, color=RED, linewidth=1, linestyle="--")
         axes.annotate(
             f"budget {format_bytes(trace.budget)}",
             (0, trace.budget / unit),
@@ -99,27 +97,26 @@ def timeline(report: HasMemory | MemoryTrace, *, dark: bool = False) -> Figure:
             xytext=(4, 3),
             textcoords="offset points",
             fontsize="small",
-            color=theme.ink,
         )
     axes.set(xlabel=trace.unit, ylabel=f"memory, {name}")
     # Room for the words above a budget's line.
     room = 1.0 if trace.budget is None else 1.1
     axes.set_ylim(0, room * axes.get_ylim()[1])
     axes.margins(x=0)
-    theme.legend(axes)
+    legend(axes)
     return figure
 
 
-def _areas(axes: Any, trace: MemoryTrace, unit: float, theme: Theme) -> None:
+def _areas(axes: Any, trace: MemoryTrace, unit: float) -> None:
     """Snapshots, tape and working state, one upon the other."""
     moments = trace.predicted
     if not moments:
         return
     work = [each.work for each in moments]
     parts = {
-        "snapshots": ([m.snapshots / unit for m in moments], theme.gold),
-        "tape": ([m.tape / unit for m in moments], theme.red),
-        "working state": ([m.working / unit for m in moments], theme.blue),
+        "snapshots": ([m.snapshots / unit for m in moments], GOLD),
+        "tape": ([m.tape / unit for m in moments], RED),
+        "working state": ([m.working / unit for m in moments], BLUE),
     }
     parts = {name: part for name, part in parts.items() if any(part[0])}
     axes.stackplot(
@@ -133,6 +130,4 @@ def _areas(axes: Any, trace: MemoryTrace, unit: float, theme: Theme) -> None:
     )
     if any(each.disk for each in moments):
         heights = [each.disk / unit for each in moments]
-        axes.step(
-            work, heights, where="pre", color=theme.pink, label="snapshots on disk"
-        )
+        axes.step(work, heights, where="pre", color=PINK, label="snapshots on disk")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from retape._bytes import format_bytes
 from retape._extras import require
-from retape.viz._theme import themed
+from retape.viz._canvas import BLUE, RED, canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,26 +36,24 @@ def draw_tradeoff(
         'peak memory'
     """
     require("plot", "matplotlib")
-    theme = themed(False)
-    figure, axes = theme.canvas((7, 4.5))
+    figure, axes = canvas((7, 4.5))
     extra = [100 * more for _, _, more in points]
     right = max(extra, default=0.0) / 2
-    axes.scatter(extra, [peak for _, peak, _ in points], color=theme.blue, zorder=3)
+    axes.scatter(extra, [peak for _, peak, _ in points], color=BLUE, zorder=3)
     for (name, peak, _), x in zip(points, extra, strict=True):
         # On the right a name stands before its point, not across the frame.
         side, gap = ("right", -6) if x > right else ("left", 6)
         axes.annotate(
             name, (x, peak), textcoords="offset points", xytext=(gap, 4),
-            fontsize="small", color=theme.ink, ha=side,
+            fontsize="small", ha=side,
         )  # fmt: skip
     if memory is not None:
-        axes.axhline(memory, color=theme.red, linewidth=1)
+        axes.axhline(memory, color=RED, linewidth=1)
         axes.annotate(
             format_bytes(memory),
             (0, memory),
             fontsize="small",
             va="bottom",
-            color=theme.ink,
         )
     axes.set_yscale("log", base=2)
     axes.yaxis.set_major_formatter(lambda peak, _: format_bytes(int(peak)))
