@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from retape import SnapshotError, StoreError
-from retape.storage._sharded._array_directory import ArrayDirectory, SharedDirectory
+from retape.storage._sharded._array_directory import ArrayDirectory
 
 
 class Gathering:
@@ -20,6 +20,9 @@ class Gathering:
 
     def Get_rank(self):
         return self.rank
+
+    def Get_size(self):
+        return 2
 
     def allgather(self, said):
         self.said[self.rank] = said
@@ -36,7 +39,7 @@ def on_both(path, does, patience=60):
 
     def rank(number):
         mine = Gathering(number, barrier, said)
-        directory = SharedDirectory(ArrayDirectory(path), mine)
+        directory = ArrayDirectory(path, mine)
         try:
             found[number] = does(directory)
         except BaseException as error:
@@ -67,7 +70,7 @@ def test_whatever_fails_in_the_first_process_all_hear_of(tmp_path, error):
         raise error
 
     def does(directory):
-        directory.decide(fails)
+        directory.first(fails)
 
     first, other = on_both(tmp_path, does)
     expected = SnapshotError if isinstance(error, SnapshotError) else StoreError
@@ -79,7 +82,7 @@ def test_whatever_fails_in_the_first_process_all_hear_of(tmp_path, error):
 
 
 def test_an_answer_that_cannot_be_sent_is_an_error_of_all(tmp_path):
-    first, other = on_both(tmp_path, lambda directory: directory.decide(threading.Lock))
+    first, other = on_both(tmp_path, lambda directory: directory.first(threading.Lock))
     assert isinstance(first, TypeError) and isinstance(other, StoreError)
 
 

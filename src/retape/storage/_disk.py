@@ -170,7 +170,7 @@ class DiskStore(SnapshotStore[C]):
             self._directory.remove(key)
         self._forget()
         for key in found & kept:
-            self._sizes[key] = self._directory.label(key).get("nbytes", 0)
+            self._sizes[key] = self._label_of(key).get("nbytes", 0)
         self.nbytes = sum(self._sizes.values())
 
     def put(self, place: Place, capsule: C, nbytes: int) -> None:
@@ -236,6 +236,9 @@ class DiskStore(SnapshotStore[C]):
 
     def close(self) -> None:
         self._directory.release()
+
+    def _label_of(self, key: Key) -> dict[str, Any]:
+        return self._directory.label(self._directory.name(key))
 
     def _tag(self, key: Key) -> dict[str, object]:
         step, tape = key

@@ -76,10 +76,10 @@ class Folder:
         """Whether there is a file of this state or tape."""
         return self.exists(self.name(key))
 
-    def label(self, key: Key) -> dict[str, Any]:
+    def label(self, name: str) -> dict[str, Any]:
         """The label of a file; nothing if it cannot be read."""
         try:
-            data = self.contents(self.name(key))
+            data = self.contents(name)
         except StoreError:
             return {}
         return label_in(io.BytesIO(data), len(data))
@@ -138,12 +138,6 @@ class Folder:
                 self.unlink(RECORD)
                 return found
         return self.read(RECORD_BEFORE)
-
-    def record_contents(self) -> tuple[str, bytes] | None:
-        """The file of the record that `read_record` finds, and its bytes."""
-        self.read_record()  # It removes a damaged one that has another before it.
-        there = next((n for n in (RECORD, RECORD_BEFORE) if self.exists(n)), None)
-        return None if there is None else (f"{self}/{there}", self.contents(there))
 
     def write_record(self, data: bytes) -> None:
         """Write the record; the one that was the last is now the one before.
@@ -225,15 +219,15 @@ class RunDirectory(Folder):
     def exists(self, name: str) -> bool:
         return (self.path / name).exists()
 
-    def label(self, key: Key) -> dict[str, Any]:
+    def label(self, name: str) -> dict[str, Any]:
         """The label of a file, its arrays left unread; nothing if it cannot be read."""
-        return read_label(self.path / self.name(key))
+        return read_label(self.path / name)
 
     def remove_unfinished(self) -> None:
         """Remove the temporary files that a killed process has left."""
         names = [self.name(key) for key in self.snapshots(".part")]
         for name in (*names, RECORD, RECORD_BEFORE):
-            unlink((self.path / name).with_suffix(".part"))
+            self.unlink(str(Path(name).with_suffix(".part")))
 
     def unlink(self, name: str) -> None:
         unlink(self.path / name)

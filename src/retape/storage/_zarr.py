@@ -22,11 +22,7 @@ from retape._extras import require
 from retape.storage._base import Place, Record
 from retape.storage._disk import DiskStore
 from retape.storage._run_directory import stem_of
-from retape.storage._sharded._array_directory import (
-    ArrayDirectory,
-    SharedDirectory,
-    processes_of,
-)
+from retape.storage._sharded._array_directory import ArrayDirectory, processes_of
 from retape.storage._sharded._array_files import (
     DTYPES,
     SavedArray,
@@ -89,17 +85,15 @@ class ZarrStore(DiskStore[C]):
 
     def _folder(self) -> Any:
         require("zarr", "tensorstore")
-        own, processes = ArrayDirectory(self.path), processes_of(self.mesh)
-        return own if processes is None else SharedDirectory(own, processes)
+        return ArrayDirectory(self.path, processes_of(self.mesh))
 
     @property
     def is_shared(self) -> bool:
         """Tell whether several processes keep one run in it."""
-        return isinstance(self._arrays, SharedDirectory)
+        return self._arrays.is_shared
 
     def agree(self, said: bool) -> bool:
-        arrays = self._arrays
-        return arrays.agree(said) if isinstance(arrays, SharedDirectory) else said
+        return self._arrays.agree(said)
 
     def put(self, place: Place, capsule: C, nbytes: int) -> None:
         folder = self._arrays.new_folder(stem_of(place.key))
@@ -116,10 +110,7 @@ class ZarrStore(DiskStore[C]):
 
     def record_due(self) -> bool:
         found = DiskStore.record_due(self)
-        if isinstance(self._arrays, SharedDirectory):
-            # Clocks differ.
-            return self._arrays.decide(lambda: found)
-        return found
+        return self._arrays.first(lambda: found)  # Clocks differ.
 
     def record(self, record: Record) -> None:
         folder = self._arrays.new_folder("record")
@@ -151,7 +142,7 @@ class ZarrStore(DiskStore[C]):
         return {"run": self._label, "arrays": folders}
 
     @property
-    def _arrays(self) -> ArrayDirectory | SharedDirectory:
+    def _arrays(self) -> ArrayDirectory:
         directory: Any = self._directory
         return directory
 
@@ -215,7 +206,7 @@ class _Writing:
 
     def __init__(
         self,
-        arrays: ArrayDirectory | SharedDirectory,
+        arrays: ArrayDirectory,
         folder: str,
         shardings: dict[tuple[str, str], Any],
     ) -> None:
@@ -230,7 +221,7 @@ class _Writing:
 
     def _begin(self, array: Any) -> Any:
         """Begin to write this process's parts of an array; its place."""
-        shared = isinstance(self.arrays, SharedDirectory)
+        shared = self.arrays.is_shared
         here = array.is_fully_addressable
         if not (here or shared):
             raise StoreError(

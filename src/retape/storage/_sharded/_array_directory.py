@@ -3,7 +3,7 @@
 Several processes may share it. Each writes and reads its own parts of arrays. The small
 files, and all that is looked up, removed or locked, are the first process's: it does
 what it is asked, and tells the others what it has found, or what went wrong. So all of
-them see the same.
+them see the same. One process is a group of one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ import numpy as np
 
 from retape._errors import SnapshotError, StoreError
 from retape.storage._base import Key
-from retape.storage._codec import decode, read_label
 from retape.storage._run_directory import (
     RECORD,
     RECORD_BEFORE,
     RunDirectory,
     stem_of,
 )
-from retape.storage._sharded._group import Communicator, Group, unlike
+from retape.storage._sharded._group import Alone, Communicator, Group, unlike
 
 T = TypeVar("T")
 
@@ -41,83 +40,20 @@ class ArrayDirectory(RunDirectory):
     """The files of a `RunDirectory`, and arrays beside them.
 
     Attributes:
-        is_first: Whether this process is the one, or the first of several, that says
-            what an array is.
-    """
-
-    __slots__ = ()
-
-    is_first = True
-
-    def at(self, folder: str, name: str) -> Path:
-        """Where an array is.
-
-        Raises:
-            SnapshotError: If this library gives no such names, or made no such link.
-        """
-        found = self.path / "arrays" / folder / name
-        known = _FOLDER.fullmatch(folder) and (name.isdigit() or not name)
-        if not known or any(p.is_symlink() for p in (found, *list(found.parents)[:2])):
-            raise SnapshotError(f"`{found}` is not a place for arrays. Remove it.")
-        return found
-
-    def new_folder(self, stem: str) -> str:
-        """A name that no folder of arrays has had."""
-        return f"{stem}-{uuid.uuid4().hex[:8]}"
-
-    def together(self, call: Callable[[], T], alike: Callable[[], bytes]) -> T:
-        """Do something in each process, which has something alike in all."""
-        del alike  # There is one process.
-        return call()
-
-    def remove(self, key: Key) -> None:
-        """Remove a snapshot with its arrays."""
-        RunDirectory.remove(self, key)
-        self.keep_one(key, "")
-
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder of arrays."""
-        rmtree(self.path / "arrays" / folder, ignore_errors=True)
-
-    def keep_one(self, key: Key, folder: str) -> None:
-        """Remove all other folders of a snapshot."""
-        for found in (self.path / "arrays").glob(f"{stem_of(key)}-*"):
-            if found.name != folder:
-                self.remove_folder(found.name)
-
-    def keep_records(self) -> None:
-        """Remove the arrays of records that have gone."""
-        files = (self.path / RECORD, self.path / RECORD_BEFORE)
-        kept = {name for file in files for name in read_label(file).get("arrays", ())}
-        for found in (self.path / "arrays").glob("record-*"):
-            if found.name not in kept:
-                self.remove_folder(found.name)
-
-    def remove_records(self) -> None:
-        RunDirectory.remove_records(self)
-        self.keep_records()
-
-    def remove_unfinished(self) -> None:
-        RunDirectory.remove_unfinished(self)
-        self.keep_records()
-        stems = {stem_of(key) for key in self.snapshots()}
-        for found in (self.path / "arrays").glob("*-*-*"):
-            if found.name.rpartition("-")[0] not in stems:
-                self.remove_folder(found.name)
-
-
-class SharedDirectory(ArrayDirectory):
-    """What `ArrayDirectory` is, for all processes of a program together.
-
-    Attributes:
         path: The directory, on a file system that all processes see.
-        is_first: Whether this process is the one that has the files.
+        is_shared: Whether there are several.
+        is_first: Whether this process is the one that has the files, and says what an
+            array is.
     """
 
-    def __init__(self, own: ArrayDirectory, processes: Communicator) -> None:
-        super().__init__(own.path)
-        self._own, self._group = own, Group(processes, "process")
-        self.is_first = self._group.is_first
+    __slots__ = ("_claimed", "_group", "is_first", "is_shared")
+
+    def __init__(
+        self, path: str | os.PathLike[str], processes: Communicator | None = None
+    ) -> None:
+        super().__init__(path)
+        self._group = Group(processes or Alone(), "process")
+        self.is_first, self.is_shared = self._group.is_first, self._group.is_many
         self._claimed = False
 
     def claim(self) -> None:
@@ -126,12 +62,16 @@ class SharedDirectory(ArrayDirectory):
         Raises:
             StoreError: If it is not, or another program has it.
         """
-        self._group.first(self._own.claim)
+        self.first(super().claim)
         self._claimed = True
+        if self.is_shared:
+            self._check_same_place()
+
+    def _check_same_place(self) -> None:
         place = self.path / "arrays" / self.new_folder("shared")
-        self._group.first(lambda: place.mkdir(parents=True))
+        self.first(lambda: place.mkdir(parents=True))
         there = self._group.heard(os.path.isdir(place))
-        self._group.first(place.rmdir)
+        self.first(place.rmdir)
         if not all(there):
             self.release()
             raise StoreError(
@@ -143,12 +83,20 @@ class SharedDirectory(ArrayDirectory):
     def release(self) -> None:
         """Let others in; nobody waits for anybody, since this may be alone in it."""
         self._claimed = False
-        if self.is_first:
-            self._own.release()
+        super().release()
 
     def is_claimed(self) -> bool:
-        """Whether `claim` was called."""
         return self._claimed
+
+    # What the processes do together.
+
+    def first(self, call: Callable[[], T]) -> T:
+        """Let the first process do something; what it found, or its error, for all."""
+        return self._group.first(call)
+
+    def agree(self, said: bool) -> bool:
+        """Whether all processes say so."""
+        return self._group.agree(said)
 
     def together(self, call: Callable[[], T], alike: Callable[[], bytes]) -> T:
         """Do something in each process, which has something alike in all.
@@ -167,54 +115,91 @@ class SharedDirectory(ArrayDirectory):
             )
         return found
 
-    def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
-        """A state or a tape, and its label.
+    # Files: the first process's, and what is written must be alike in all.
+
+    def names(self) -> set[str]:
+        return self.first(super().names)
+
+    def contents(self, name: str) -> bytes:
+        inner = super().contents
+        return self.first(lambda: inner(name))
+
+    def write(self, name: str, data: bytes) -> None:
+        inner = super().write
+        self.together(lambda: None, lambda: blake2b(data).digest())
+        self.first(lambda: inner(name, data))
+
+    def exists(self, name: str) -> bool:
+        inner = super().exists
+        return self.first(lambda: inner(name))
+
+    def unlink(self, name: str) -> None:
+        inner = super().unlink
+        self.first(lambda: inner(name))
+
+    def rename(self, name: str, to: str) -> None:
+        inner = super().rename
+        self.first(lambda: inner(name, to))
+
+    def label(self, name: str) -> dict[str, Any]:
+        inner = super().label
+        return self.first(lambda: inner(name))
+
+    # Folders of arrays.
+
+    def at(self, folder: str, name: str) -> Path:
+        """Where an array is.
 
         Raises:
-            SnapshotError: If it is not there, or damaged.
+            SnapshotError: If this library gives no such names, or made no such link.
         """
-        data = self._group.first(lambda: self._own.contents(self._own.name(key)))
-        return decode(data, self.where(key))
+        found = self.path / "arrays" / folder / name
+        known = _FOLDER.fullmatch(folder) and (name.isdigit() or not name)
+        if not known or any(p.is_symlink() for p in (found, *list(found.parents)[:2])):
+            raise SnapshotError(f"`{found}` is not a place for arrays. Remove it.")
+        return found
 
-    def put(self, key: Key, data: bytes) -> None:
-        """Write a state or a tape, which must be alike in all processes."""
-        self.together(lambda: None, lambda: blake2b(data).digest())
-        self._group.first(lambda: self._own.put(key, data))
+    def new_folder(self, stem: str) -> str:
+        """A name that no folder of arrays has had."""
+        return self.first(lambda: f"{stem}-{uuid.uuid4().hex[:8]}")
 
-    def read_record(self) -> tuple[Any, dict[str, Any]] | None:
-        """The last record, or the one before it if the last one is damaged."""
-        found = self._group.first(self._own.record_contents)
-        return None if found is None else decode(found[1], found[0])
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder of arrays."""
+        place = self.path / "arrays" / folder
+        self.first(lambda: rmtree(place, ignore_errors=True))
 
-    def write_record(self, data: bytes) -> None:
-        """Write the record, which must be alike in all processes."""
-        self.together(lambda: None, lambda: blake2b(data).digest())
-        self._group.first(lambda: self._own.write_record(data))
+    def _keep_folders(self, is_kept: Callable[[str, str], bool]) -> None:
+        """Remove the folders that are not kept, by what their names begin with."""
+        arrays = self.path / "arrays"
+        for folder in self.first(lambda: sorted(f.name for f in arrays.glob("*-*"))):
+            if not is_kept(folder.rpartition("-")[0], folder):
+                self.remove_folder(folder)
 
-    def decide(self, says: Callable[[], bool]) -> bool:
-        """What the first process says."""
-        return self._group.first(says)
+    def keep_one(self, key: Key, folder: str) -> None:
+        """Remove all other folders of a snapshot."""
+        stem = stem_of(key)
+        self._keep_folders(lambda begins, name: begins != stem or name == folder)
 
-    def agree(self, said: bool) -> bool:
-        """Whether all processes say so."""
-        return self._group.agree(said)
+    def keep_records(self) -> None:
+        """Remove the arrays of records that have gone."""
+        files = (RECORD, RECORD_BEFORE)
+        kept = {name for file in files for name in self.label(file).get("arrays", ())}
+        self._keep_folders(lambda begins, name: begins != "record" or name in kept)
 
+    def remove(self, key: Key) -> None:
+        """Remove a snapshot with its arrays."""
+        super().remove(key)
+        self.keep_one(key, "")
 
-def _by_the_first(name: str) -> Any:
-    """What the first process does, and all are told."""
+    def remove_records(self) -> None:
+        super().remove_records()
+        self.keep_records()
 
-    def done(self: SharedDirectory, *given: Any) -> Any:
-        return self._group.first(lambda: getattr(self._own, name)(*given))  # pyright: ignore[reportPrivateUsage]
-
-    return done
-
-
-for _name in (
-    *("has", "label", "snapshots", "new_folder", "remove", "remove_folder"),
-    *("keep_one", "keep_records", "remove_unfinished"),
-    *("remove_last_record", "remove_records"),
-):
-    setattr(SharedDirectory, _name, _by_the_first(_name))
+    def remove_unfinished(self) -> None:
+        super().remove_unfinished()
+        self.keep_records()
+        stems = {"record", *map(stem_of, self.snapshots())}
+        self._keep_folders(lambda begins, name: begins in stems)
 
 
 class Processes:

@@ -29,6 +29,19 @@ class Communicator(Protocol):
         ...
 
 
+class Alone:
+    """The communicator of one process."""
+
+    def Get_rank(self) -> int:
+        return 0
+
+    def Get_size(self) -> int:
+        return 1
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        return [sendobj]
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """The processes of a communicator.
@@ -45,6 +58,11 @@ class Group:
     def is_first(self) -> bool:
         """Whether this is the process that speaks for all where one has to."""
         return self.comm.Get_rank() == 0
+
+    @property
+    def is_many(self) -> bool:
+        """Whether there are several."""
+        return self.comm.Get_size() > 1
 
     def heard(self, said: T) -> list[T]:
         """What each process says."""
