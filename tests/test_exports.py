@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import retape
-from tests.plan.seams import KINDS
+from tests.plan.seams import MAKERS
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -21,7 +21,7 @@ TOP_LEVEL = {
     "ScheduleError", "SnapshotError", "StoreError", "Tier", "StepCosts", "TieredStore",
     "UnsupportedError", "adjoint", "check_adjoint", "diagnose", "explain", "forward",
     "interruptible", "measure", "register_state",
-} | {kind.make.__name__ for kind in KINDS.values()}  # fmt: skip
+} | {*MAKERS}  # fmt: skip
 
 PACKAGES = [
     *("retape", "retape.schedule", "retape.storage"),

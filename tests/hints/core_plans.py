@@ -140,23 +140,15 @@ adjoint(plan=Schedule(int(3.0), 3))
     *rows(
         "True",
         r"""
-planned(capsys, 'tiers:3')
-says: Write `name=value`  as: memory=1,disk=3
-planned(capsys, 'tiers:memory=1,disk=3')
+planned(capsys, 'oak')
+says: Write the call of one of  as: fixed_space(snapshots=20)
+planned(capsys, 'fixed_space(snapshots=20)')
 
-planned(capsys, 'fixed_space:colour=3')
-says: Write `name=value`  as: snapshots=3
-planned(capsys, 'fixed_space:snapshots=3')
-
-planned(capsys, 'fixed_space')
-says: Write `{}:{}`  as: fixed_space:snapshots=3
-planned(capsys, 'fixed_space:snapshots=3')
-
-command(capsys, 'plot', '--steps', '300000', 'fixed-space:9')
+command(capsys, 'plot', '--steps', '300000', 'fixed_space(snapshots=9)')
 slow says: Pass fewer `--steps`
-command(capsys, 'plot', '--steps', '9', 'fixed-space:3') != ''
+command(capsys, 'plot', '--steps', '9', 'fixed_space(snapshots=3)') != ''
 slow says: or a plan with a longer `stage`
-command(capsys, 'plot', '--steps', '300000', 'fixed-space:9,stage=30000') != ''
+command(capsys, 'plot', '--steps', '300000', 'segments(stage=30000)') != ''
 
 program(tmp_path)
 command(capsys, 'show', f'{tmp_path}/p.py:f', '3')

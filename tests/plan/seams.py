@@ -7,7 +7,7 @@ The page of the architecture tells who adds a kind of plan to begin with its row
 
 from typing import NamedTuple
 
-from retape.plan._parse import KINDS as KINDS
+from retape.plan._parse import MAKERS as MAKERS
 from retape.plan._parse import parse_plan as parse_plan
 
 
@@ -26,16 +26,16 @@ class Sample(NamedTuple):
 
 
 ROWS = """
-retape.fixed_space(snapshots=d)                          | d, alpha                                     | t grows like n^(1/d)                 | fixed-space:snapshots=3
-retape.fixed_time(sweeps=t)                              | t, alpha                                     | d grows like n^(1/t)                 | fixed-time:sweeps=2
-retape.logarithmic()                                     | d = t, alpha                                 | both grow like log n                 | logarithmic
-retape.segments()                                        | t = 1                                        | d and alpha grow like sqrt(n)        | segments
-retape.within("512 MiB")                                 | bytes                                        | alpha, d, t with the fewest advances | within:budget=1 MB
-retape.fixed_space(snapshots=d, store={"state", "tape"}) | slots, for states or tapes                   | a mixed schedule                     | fixed-space:snapshots=3,store=state+tape
-retape.tiers(memory=m, disk=k)                           | slots or bytes, costs                        | the cheapest schedule                | tiers:memory=2,disk=4
-retape.tiers(levels=(retape.Tier(...), ...))             | slots or bytes of any number of tiers, costs | the cheapest schedule over them      | tiers:levels=device/2+host/4/1/1+disk/9/5/5
-retape.chain(forward=, states=, tapes=, budget=)         | steps that differ, bytes                     | the cheapest persistent schedule     | chain:forward=1+2+1+2,states=2+1+2+1,tapes=3+3+3+3,budget=8
-retape.chain(..., store={"state"})                       | the same, and no tapes in slots              | the cheapest without them            | chain:forward=1+2+1+2,states=2+1+2+1,tapes=3+3+3+3,budget=8,store=state
+retape.fixed_space(snapshots=d)                          | d, alpha                                     | t grows like n^(1/d)                 | fixed_space(snapshots=3)
+retape.fixed_time(sweeps=t)                              | t, alpha                                     | d grows like n^(1/t)                 | fixed_time(sweeps=2)
+retape.logarithmic()                                     | d = t, alpha                                 | both grow like log n                 | logarithmic()
+retape.segments()                                        | t = 1                                        | d and alpha grow like sqrt(n)        | segments()
+retape.within("512 MiB")                                 | bytes                                        | alpha, d, t with the fewest advances | within('1 MB')
+retape.fixed_space(snapshots=d, store={"state", "tape"}) | slots, for states or tapes                   | a mixed schedule                     | fixed_space(snapshots=3, store={'state', 'tape'})
+retape.tiers(memory=m, disk=k)                           | slots or bytes, costs                        | the cheapest schedule                | tiers(memory=2, disk=4)
+retape.tiers(levels=(retape.Tier(...), ...))             | slots or bytes of any number of tiers, costs | the cheapest schedule over them      | tiers(levels=[Tier('device', 2), Tier('host', 4, 1, 1), Tier('disk', 9, 5, 5)])
+retape.chain(forward=, states=, tapes=, budget=)         | steps that differ, bytes                     | the cheapest persistent schedule     | chain(forward=[1, 2, 1, 2], states=[2, 1, 2, 1], tapes=[3, 3, 3, 3], budget=8)
+retape.chain(..., store={"state"})                       | the same, and no tapes in slots              | the cheapest without them            | chain(forward=[1, 2, 1, 2], states=[2, 1, 2, 1], tapes=[3, 3, 3, 3], budget=8, store={'state'})
 """
 SAMPLES = [
     Sample(*(cell.strip() for cell in row.split(" | ")))

@@ -82,8 +82,8 @@ def _parser() -> CommandParser:
         prog="retape",
         description="Reverse-mode gradients in sublinear memory.",
         examples=(
-            "retape plan fixed-space:20 --steps 1e6",
-            "retape plot fixed-space:3 --steps 20",
+            "retape plan 'fixed_space(snapshots=20)' --steps 1e6",
+            "retape plot 'fixed_space(snapshots=3)' --steps 20",
             "retape doctor",
         ),
     )

@@ -4,12 +4,11 @@ import argparse
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.plan._parse import KINDS, whole_number
+from retape.plan._parse import MAKERS
 
 PLAN_HELP = (
-    "a kind of plan with its options, such as fixed-space:20, "
-    "fixed-space:snapshots=5,stage=10 or 'within:6 MB'; kinds: "
-    f"{', '.join(KINDS)}"
+    "the call that makes a plan, such as 'fixed_space(snapshots=20)' or "
+    f"'within(\"6 MB\")', of one of {', '.join(MAKERS)}"
 )
 
 
@@ -34,13 +33,27 @@ def add_plan_and_length(parser: argparse.ArgumentParser) -> None:
 
 
 def length(text: str) -> int:
-    """A whole number; `1e6` is one."""
-    number = whole_number(text)
-    if number is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number, such as 1000 or 1e6"
-        )
-    return number
+    """A whole number; `1e6` is one.
+
+    Examples:
+        >>> length("1e6"), length("12_000"), length("1.5e3")
+        (1000000, 12000, 1500)
+    """
+    mantissa, _, power = text.strip().lower().partition("e")
+    digits, _, fraction = mantissa.partition(".")
+    try:
+        shift = int(power or 0) - len(fraction)
+        if 0 <= shift <= _MOST_ZEROS:
+            return int(digits + fraction) * 10**shift
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a whole number, such as 1000 or 1e6"
+    )
+
+
+_MOST_ZEROS = 99
+"""Behind a number: 1e999999999 would fill the memory."""
 
 
 def count(text: str) -> int:

@@ -18,8 +18,8 @@ def add(commands: Any) -> None:
         description="Predict how many steps a plan will run again, and what it will "
         "keep. No program is needed.",
         examples=(
-            "retape plan fixed-space:20 --steps 1e6",
-            'retape plan "within:64 MB" --steps 5000 --capsule "1 MB" --tape "2 MB"',
+            "retape plan 'fixed_space(snapshots=20)' --steps 1e6",
+            "retape plan 'within(\"64 MB\")' --steps 5000 --capsule 1MB --tape 2MB",
         ),
     )
     add_plan_and_length(parser)

@@ -25,8 +25,8 @@ def add(commands: Any) -> None:
         description="Draw which steps a plan runs, tapes and reverses, one row for "
         "each sweep, as text or as a figure.",
         examples=(
-            "retape plot fixed-space:3 --steps 20",
-            "retape plot fixed-time:3 --steps 30 --json",
+            "retape plot 'fixed_space(snapshots=3)' --steps 20",
+            "retape plot 'fixed_time(sweeps=3)' --steps 30 --json",
         ),
     )
     add_plan_and_length(parser)

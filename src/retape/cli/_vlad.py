@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--plan",
         metavar="PLAN",
-        help=f"{PLAN_HELP} (default: logarithmic:stage=100000)",
+        help=f"{PLAN_HELP} (default: logarithmic(stage=100000))",
     )
     parser.add_argument(
         "--report", action="store_true", help="print what checkpointed runs did"

@@ -166,7 +166,7 @@ def test_the_command_runs_a_file(
     path = tmp_path / "p.vlad"
     path.write_text("(checkpoint-*j (lambda (x) (* x x)) (read-real) 1)")
     monkeypatch.setattr("sys.stdin", io.StringIO("3"))
-    arguments = ("--engine", "hybrid", "--report", "--plan", "logarithmic:stage=10")
+    arguments = ("--engine", "hybrid", "--report", "--plan", "logarithmic(stage=10)")
     assert _command(str(path), *arguments) == 0
     out = capsys.readouterr()
     assert out.out == "(9 . 6)\n"

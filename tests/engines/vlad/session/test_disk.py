@@ -168,7 +168,7 @@ def test_the_command_keeps_states_and_goes_on(
     command = ["vlad", str(path), "--engine", "hybrid", "--store", str(tmp_path / "s")]
     outputs = []
     for _ in range(2):
-        assert _main.main([*command, "--plan", "segments:stage=50", "--report"]) == 0
+        assert _main.main([*command, "--plan", "segments(stage=50)", "--report"]) == 0
         outputs.append(capsys.readouterr())
     assert outputs[0].out == outputs[1].out
     assert "had done it all" not in outputs[0].err
