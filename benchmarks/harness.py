@@ -114,7 +114,6 @@ def in_turn(
     calls: Mapping[str, Call],
     rounds: int = 5,
     clock: Clock = time.process_time,
-    warm: bool = True,
 ) -> dict[str, Times]:
     """Time candidates that take turns.
 
@@ -122,11 +121,9 @@ def in_turn(
         calls: What is called, by name.
         rounds: How often each is timed.
         clock: Of the processor, or `time.perf_counter`.
-        warm: Whether each is called once before, which does not count.
     """
-    if warm:
-        for call in calls.values():
-            call()
+    for call in calls.values():  # once before, which does not count
+        call()
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():

@@ -26,19 +26,12 @@ PLAN = retape.fixed_space(snapshots=10)
 
 def driver() -> Iterator[tuple[str, Pair]]:
     """Step functions of NumPy and of Python."""
-    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(256, 256)))[0]
 
     def advect(x: Any, k: int) -> Any:
         return x + 0.1 * (np.roll(x, 1) - x) - 1e-3 * np.sin(x)
 
     def advect_back(x: Any, k: int, g: Any) -> Any:
         return g + 0.1 * (np.roll(g, -1) - g) - 1e-3 * np.cos(x) * g
-
-    def recur(x: Any, k: int) -> Any:
-        return np.tanh(turn @ x + 0.1)
-
-    def recur_back(x: Any, k: int, g: Any) -> Any:
-        return turn.T @ (g * (1 - np.tanh(turn @ x + 0.1) ** 2))
 
     def damp(x: float, k: int) -> float:
         return x * 0.999 + 0.001
@@ -51,7 +44,6 @@ def driver() -> Iterator[tuple[str, Pair]]:
         "10 numbers, 2,000 steps": (advect, advect_back, field(10), 2000),
         "1,000 numbers, 2,000 steps": (advect, advect_back, field(1000), 2000),
         "100,000 numbers, 100 steps": (advect, advect_back, field(100_000), 100),
-        "matrix of 256, 1,000 steps": (recur, recur_back, field(256), 1000),
         "a float, 20,000 steps": (damp, damp_back, 0.5, 20_000),
     }
     for name, (step, back, x0, steps) in programs.items():
@@ -70,8 +62,6 @@ def in_jax() -> Iterator[tuple[str, Pair]]:
 
     import retape.jax
 
-    weights = jax.random.orthogonal(jax.random.key(0), 256)
-
     def advected(size: int, steps: int) -> Callable[[Any], Any]:
         def step(_: Any, y: Any) -> Any:
             return y + 0.1 * (jnp.roll(y, 1) - y) - 1e-3 * jnp.sin(y)
@@ -79,15 +69,10 @@ def in_jax() -> Iterator[tuple[str, Pair]]:
         loop = partial(jax.lax.fori_loop, 0, steps, step)
         return lambda x: jnp.sum(loop(jnp.full(size, x)) ** 2)
 
-    def recurrent(x: Any) -> Any:
-        step = lambda _, h: jnp.tanh(weights @ h + x)  # noqa: E731
-        return jnp.sum(jax.lax.fori_loop(0, 500, step, jnp.zeros(256)))
-
     programs = {
         "1,000 numbers, 2,000 steps": advected(1000, 2000),
         "1,000 numbers, 20,000 steps": advected(1000, 20_000),
         "100,000 numbers, 100 steps": advected(100_000, 100),
-        "matrix of 256, 500 steps": recurrent,
     }
 
     def call(fun: Callable[[Any], Any], **options: Any) -> None:
@@ -107,8 +92,6 @@ def in_torch() -> Iterator[tuple[str, Pair]]:
 
     nn = torch.nn
     layers = [m for _ in range(20) for m in (nn.Linear(256, 256), nn.Tanh())]
-    layer = nn.TransformerEncoderLayer(128, 4, 512, 0.0, batch_first=True)
-    encoder = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
 
     def advected(size: int, steps: int) -> Program:
         x = torch.linspace(0.0, 1.0, size, requires_grad=True)
@@ -124,7 +107,6 @@ def in_torch() -> Iterator[tuple[str, Pair]]:
     stack = of(nn.Sequential(*layers), torch.ones(256, 256))
     programs = {
         "20 layers of 256, 256 rows": (stack, "4MB"),
-        "transformer of 3 layers": (of(encoder, torch.randn(16, 128, 128)), "24MB"),
         "1,000 numbers, 200 steps": (advected(1000, 200), "300kB"),
         "300,000 numbers, 20 steps": (advected(300_000, 20), "20MB"),
     }

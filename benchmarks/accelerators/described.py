@@ -30,19 +30,15 @@ from benchmarks.accelerators.workloads import (
     bptt,
     by_hand,
     equinox,
-    humanoid,
-    many,
     navier_stokes,
     paper,
     scanned,
-    spread,
     transformer,
     unknown,
 )
 from benchmarks.harness import Table, asked
 from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 import retape
 import retape.jax
@@ -60,9 +56,6 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "paper": lambda: paper(True, (1000, 60, 60)),
     "short-solve": lambda: adaptive(True),
     "solve": lambda: adaptive(True, 20.0),
-    "many": lambda: many(True, (1000, 1000)),
-    "mjx": lambda: humanoid(True, 32, factors=False),
-    "spread": lambda: spread(True, (48, 128, 128)),
 }
 """So large that a step is what it is in earnest, so small that a row takes seconds."""
 
@@ -90,9 +83,8 @@ def device(name: str, fetch: bool) -> Target:
 
 
 def traced(gradient: Callable[..., Any], workload: Workload) -> ClosedJaxpr:
-    """A gradient as a program, of all lanes where there are several."""
-    each = jax.vmap(gradient) if workload.lanes else gradient
-    return jax.make_jaxpr(each)(workload.point)
+    """A gradient as a program."""
+    return jax.make_jaxpr(gradient)(workload.point)
 
 
 def lowered(program: ClosedJaxpr, workload: Workload) -> jax.stages.Lowered:
@@ -101,20 +93,7 @@ def lowered(program: ClosedJaxpr, workload: Workload) -> jax.stages.Lowered:
     def run(given: list[Any], point: Any) -> list[Any]:
         return eval_jaxpr(program.jaxpr, given, point)
 
-    given = [on_devices(leaf, workload.devices) for leaf in program.consts]
-    return aot_lower(run, given, on_devices(workload.point, workload.devices))
-
-
-def on_devices(leaf: Any, count: int) -> Any:
-    """The type of an array, its last axis that can be spread over so many devices."""
-    if count == 1:
-        return leaf
-    kind = jax.typeof(leaf)
-    axes = [k for k, size in enumerate(kind.shape) if size and size % count == 0]
-    names = ["x" if [k] == axes[-1:] else None for k in range(len(kind.shape))]
-    mesh = AbstractMesh((count,), ("x",), axis_types=(AxisType.Auto,))
-    where = NamedSharding(mesh, PartitionSpec(*names))
-    return jax.ShapeDtypeStruct(kind.shape, kind.dtype, sharding=where)
+    return aot_lower(run, program.consts, workload.point)
 
 
 def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
@@ -158,14 +137,8 @@ def ours(workload: Workload, budget: int | None) -> Iterator[Way]:
     if workload.name == "BPTT":
         yield "Retape, length unknown", gradient(program(unknown))
     if budget is not None:
-        # Under `vmap` a budget is that of a lane.
-        within = retape.within(
-            budget // len(workload.point) if workload.lanes else budget
-        )
-        yield (
-            f"Retape, within {budget:,} bytes",
-            gradient(program(scanned), plan=within),
-        )
+        within = gradient(program(scanned), plan=retape.within(budget))
+        yield f"Retape, within {budget:,} bytes", within
 
 
 def rows(workload: Workload, table: Table) -> None:

@@ -1,6 +1,6 @@
 """Gradients on an accelerator: time and peak memory, beside what rivals take.
 
-    python -m benchmarks.accelerators.run [--quick] [--out FILE] [WORKLOAD ...]
+    python -m benchmarks.accelerators.run [--quick] [WORKLOAD ...]
 
 Each workload has a process of its own. There its small form is held against JAX's own
 reverse mode, or the host's form, on this device; then all candidates are compiled, and
@@ -12,7 +12,6 @@ it, and the table says so. Without a GPU sizes are small in any case.
 
 from __future__ import annotations
 
-import datetime
 import fcntl
 import json
 import tempfile
@@ -46,34 +45,21 @@ COLUMNS = ("workload", "gradient", "ms", "peak MB", "temporaries MB", "counted b
 
 
 def main() -> None:
-    """Check, run all candidates, print the table and write the file."""
-    quick = {"names": ["bptt"], "out": ""}
-    given = asked(__doc__, ALL, quick, out="accelerators.json", one="", small=False)
+    """Check, run all candidates, and print the table."""
+    given = asked(__doc__, ALL, {"names": ["bptt"]}, one="", small=False)
     warnings.simplefilter("ignore")
     small = given.small or given.quick or jax.default_backend() == "cpu"
     if given.one:
         print(json.dumps({"rows": [*rows(given.names[0], given.one, small)]}))
         return
-    report = {
-        "device": jax.devices()[0].device_kind,
-        "platform": jax.default_backend(),
-        "jax": jax.__version__,
-        "date": datetime.date.today().isoformat(),
-        "small": small,
-        "rows": [],
-    }
-    print(f"{report['device']}, JAX {report['jax']}, {report['date']}")
+    print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}")
     table = Table(*COLUMNS)
     with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor() as pool:
         words = "--one", turn.name, *(("--small",) if small else ())
         run = lambda name: alone(name, *words)  # noqa: E731
         for name, found in zip(given.names, pool.map(run, given.names), strict=True):
             for row in found.get("rows", [["all", found.get("why_not"), *[None] * 3]]):
-                report["rows"].append([name, *row])
                 table.row(name, *row)
-    if given.out:
-        Path(given.out).write_text(json.dumps(report, indent=1))
-        print(f"written to {given.out}")
 
 
 # Without it the first process would take most of the device's memory for itself.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isqrt
 from typing import Any
 
@@ -35,16 +35,12 @@ class Workload:
         program: From a loop to a function of one array.
         point: The array.
         steps: Steps of its loop, where they are known.
-        lanes: Whether the point is a row of points, each with a gradient of its own.
-        devices: Over how many what the program closes over is spread.
     """
 
     name: str
     program: Callable[[Loop], Program]
     point: Any
     steps: int | None
-    lanes: bool = False
-    devices: int = 1
 
 
 def peak_bytes() -> int | None:
@@ -107,13 +103,6 @@ def bptt(small: bool, sizes: tuple[int, int] | None = None) -> Workload:
     return Workload("BPTT", program, jnp.linspace(0.1, 1, size), n)
 
 
-def many(small: bool, sizes: tuple[int, int] | None = None) -> Workload:
-    """The same from 16 points at once: `vmap` of the gradient."""
-    one = bptt(small, sizes)
-    points = jnp.stack([one.point * (1 + 0.01 * k) for k in range(16)])
-    return replace(one, name=f"{one.name}, 16 at once", point=points, lanes=True)
-
-
 def paper(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
     """Fig. 8: two nested loops, the inner one's length depends on the outer's index."""
     size, outer, most = sizes or ((100, 12, 8) if small else (1000, 60, 60))
@@ -170,12 +159,6 @@ def transformer(small: bool, sizes: tuple[int, int, int] | None = None) -> Workl
 def _norm(x: Any) -> Any:
     x = x - jnp.mean(x, -1, keepdims=True)
     return x * lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + np.float32(1e-6))
-
-
-def spread(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
-    """The same, its weights spread over eight devices."""
-    one = transformer(small, sizes)
-    return replace(one, name=f"{one.name}, 8 devices", devices=8)
 
 
 def navier_stokes(small: bool, sizes: tuple[int, int] | None = None) -> Workload:
@@ -251,16 +234,12 @@ def adaptive(small: bool, end: float | None = None) -> Workload:
     return Workload("adaptive solve", program, jnp.linspace(0.5, 2, count), None)
 
 
-def humanoid(
-    small: bool, steps: int | None = None, *, factors: bool = True
-) -> Workload:
+def humanoid(small: bool, steps: int | None = None) -> Workload:
     """Steps of MJX: the humanoid of its own tests, or a ball that falls.
 
     Args:
         small: Whether it is the ball.
         steps: How many, if not the usual number.
-        factors: Whether the ball's solver may factor matrices, by a library that only
-            a GPU's driver brings.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -268,8 +247,7 @@ def humanoid(
         from mujoco import mjx
     models: Any = mujoco
     if small:
-        text = _FALLING if factors else _FALLING.replace("<option", _ITERATIVE)
-        model, n = models.MjModel.from_xml_string(text), steps or 2
+        model, n = models.MjModel.from_xml_string(_FALLING), steps or 2
     else:
         folder = f"{mjx.__path__[0]}/test_data/humanoid/humanoid.xml"
         model, n = models.MjModel.from_xml_path(folder), steps or 50
@@ -293,8 +271,6 @@ _FALLING = """
   <geom type="plane" size="1 1 .1"/>
   <body pos="0 0 .1"><joint type="slide" axis="0 0 1"/><geom size=".1"/></body>
 </worldbody></mujoco>"""
-
-_ITERATIVE = '<option jacobian="sparse" solver="CG"'
 
 ALL = {
     "bptt": bptt,

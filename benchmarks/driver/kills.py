@@ -109,7 +109,8 @@ def run(program: Program, path: Path) -> tuple[bytes, bool]:
     if program.number % 5 == 2 and odd:
         more["tape"] = tape
     if not program.known:
-        more["done"] = Done(step, odd)
+        last = last_state(odd)
+        more["done"] = lambda x: x.tobytes() == last
     result = retape.adjoint(
         retape.Program(step, reverse_step, **more),
         np.linspace(0.11, 0.12, CELLS),
@@ -129,17 +130,12 @@ def _first(x: np.ndarray, k: int) -> np.ndarray:
     return g
 
 
-class Done:
-    """True for the state after the last step, known by its values."""
-
-    def __init__(self, step: object, odd: int) -> None:
-        x = np.linspace(0.11, 0.12, CELLS)
-        for _ in range(STEPS):
-            x = x * (3.9 * (1.0 - x)) if odd == 0 else 3.9 * x * (1.0 - x)
-        self.last = x.tobytes()
-
-    def __call__(self, x: np.ndarray) -> bool:
-        return x.tobytes() == self.last
+def last_state(odd: int) -> bytes:
+    """The state after the last step, by which a run of unknown length ends."""
+    x = np.linspace(0.11, 0.12, CELLS)
+    for _ in range(STEPS):
+        x = x * (3.9 * (1.0 - x)) if odd == 0 else 3.9 * x * (1.0 - x)
+    return x.tobytes()
 
 
 def forked(program: Program, path: Path) -> int:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from benchmarks import harness
@@ -38,26 +38,16 @@ def reverse_step(x: np.ndarray, k: int, g: np.ndarray) -> np.ndarray:
     return g
 
 
-class Took(NamedTuple):
-    """The time of a run, by the share that it waited, so that the least is the best."""
-
-    waited: float
-    whole: float
-
-
-def run(store: Any, plan: retape.Plan, x0: np.ndarray, steps: int) -> Took:
-    began = perf_counter()
-    result = retape.adjoint(
-        retape.Program(step, reverse_step),
-        x0,
-        seed=np.ones_like,
-        steps=steps,
-        plan=plan,
-        store=store,
-    )
+def run(
+    store: Any, plan: retape.Plan, x0: np.ndarray, steps: int
+) -> tuple[float, float]:
+    """The share that a run waited, so that the least is the best, and its seconds."""
+    program, began = retape.Program(step, reverse_step), perf_counter()
+    how: dict[str, Any] = {"steps": steps, "plan": plan, "store": store}
+    seconds = retape.adjoint(program, x0, seed=np.ones_like, **how).report.seconds
     whole = perf_counter() - began
-    worked = sum(result.report.seconds[k] for k in ("forward", "recompute", "reverse"))
-    return Took((whole - worked) / whole, whole)
+    worked = sum(seconds[k] for k in ("forward", "recompute", "reverse"))
+    return (whole - worked) / whole, whole
 
 
 def main() -> None:
@@ -86,14 +76,14 @@ def main() -> None:
         "disk": lambda path: tiered(retape.DiskStore[Any](path)),
         "background": lambda path: tiered(AsyncStore(retape.DiskStore[Any](path))),
     }
-    least: dict[str, Took] = {}
+    least: dict[str, tuple[float, float]] = {}
     for _ in range(given.runs):
         for name, make in stores.items():
             with tempfile.TemporaryDirectory(dir=given.directory) as path:
                 took = run(make(path), plan, x0, given.steps)
             least[name] = min(took, least.get(name, took))
-    for name, took in least.items():
-        table.row(name, took.whole, 100 * took.waited)
+    for name, (waited, whole) in least.items():
+        table.row(name, whole, 100 * waited)
 
 
 ROUNDS = 8

@@ -75,21 +75,12 @@ def short_scan(x: Any) -> Any:
     return jnp.sum(last) + jnp.sum(rows**2)
 
 
-def perceptron(x: Any) -> Any:
-    return jnp.sum(WEIGHTS @ jax.nn.relu(WEIGHTS @ jax.nn.relu(WEIGHTS @ x)))
-
-
 def chain(x: Any) -> Any:
     return jnp.sum(jnp.cos(jnp.exp(-2 * jnp.sin(x))) ** 2)
 
 
 def two_loops(x: Any) -> Any:
     return jax.lax.fori_loop(0, 5, lambda _, x: grown(x), x).sum()
-
-
-def branches(x: Any) -> Any:
-    turn = lambda i, x: jax.lax.cond(i % 2 == 0, jnp.sin, jnp.cos, x)  # noqa: E731
-    return jnp.sum(jax.lax.fori_loop(0, 10, turn, x))
 
 
 def halved(x: Any) -> Any:
@@ -110,7 +101,7 @@ def batched(x: Any) -> Any:
     return jnp.sum(jax.vmap(grown)(jnp.outer(x, x)))
 
 
-SMALL = (chain, perceptron, short_scan, two_loops, branches, halved, pendulum, batched)
+SMALL = (chain, short_scan, two_loops, halved, pendulum, batched)
 PROGRAMS: dict[str, Callable[[], Made]] = {
     **{f.__name__: lambda f=f: (f, STATE) for f in SMALL},
     **{f"nest-{depth}": partial(nest, depth) for depth in range(1, 6)},

@@ -38,7 +38,6 @@ SMALL = Shape(layers=8, tokens=32, width=32)
 def looped(shape: Shape) -> dict[str, Loss]:
     """Ways to go through stacked layers."""
     body = lambda h, w: (layer(shape, h, w), None)  # noqa: E731
-    marked = jax.checkpoint(body, prevent_cse=False)
 
     def by(**options: Any) -> Loss:
         return loss_by(lambda h, w: retape.jax.scan(body, h, w, **options)[0])
@@ -46,13 +45,9 @@ def looped(shape: Shape) -> dict[str, Loss]:
     return {
         "plain scan": loss_by(scan_of(shape)),
         "scan, jax.checkpoint": loss_by(scan_of(shape, remat=True)),
-        "nested by hand": loss_by(functools.partial(nested, marked, shape)),
+        "nested by hand": loss_by(functools.partial(nested, body, shape)),
         "retape, 1 level": by(levels=1),
         "retape, 2 levels": by(levels=2),
-        "retape, 3 levels": by(levels=3),
-        "retape, segments of 6": by(segment_length=6),
-        "retape, selective": by(levels=1, policy=policies.selective()),
-        "retape, selective, 2": by(levels=2, policy=policies.selective()),
         "retape, plan of 8": by(plan=retape.fixed_space(snapshots=8, stage=1)),
     }
 
@@ -63,8 +58,8 @@ def nested(body: Any, shape: Shape, h: Any, w: Any) -> Any:
     inner = next(a for a in range(int(n**0.5), 0, -1) if n % a == 0)
     outer = n // inner
     folded = jax.tree.map(lambda v: v.reshape(outer, inner, *v.shape[1:]), w)
-    segment = jax.checkpoint(lambda h, w: lax.scan(body, h, w), prevent_cse=False)
-    return lax.scan(segment, h, folded)[0]
+    marked = functools.partial(jax.checkpoint, prevent_cse=False)
+    return lax.scan(marked(lambda h, w: lax.scan(marked(body), h, w)), h, folded)[0]
 
 
 def in_a_row(shape: Shape, budgets: Sequence[str]) -> dict[str, Loss]:
@@ -75,16 +70,10 @@ def in_a_row(shape: Shape, budgets: Sequence[str]) -> dict[str, Loss]:
         return loss_by(lambda h, w: functools.reduce(step, w, h))
 
     whole = by(one)
-    marked = {
-        "retape.checkpoint": retape.jax.checkpoint(one),
-        "retape, selective": retape.jax.checkpoint(one, policy=policies.selective()),
-    }
-    chosen = {
-        "sqrt": policies.sqrt(),
-        **{f"within {size}": policies.within(size) for size in budgets},
-    }
+    chosen = {f"within {size}": policies.within(size) for size in budgets}
+    chosen["sqrt"] = policies.sqrt()
     ways: dict[str, Loss] = {"plain": whole, "jax.checkpoint": by(jax.checkpoint(one))}
-    ways |= {name: by(step) for name, step in marked.items()}
+    ways["retape.checkpoint"] = by(retape.jax.checkpoint(one))
     for name, policy in chosen.items():
         ways[f"retape, {name}"] = retape.jax.checkpoint(whole, policy=policy)
     return ways

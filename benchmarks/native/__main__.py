@@ -5,9 +5,6 @@ it (if it is installed), and as we do; for our gradient, and JAX's where it has 
 the bytes that a gradient takes as the run gets 1,000 times as long: what our runtime
 took from the system, and what JAX's compiler says. Each value is checked against
 CPython's. `--quick` divides the lengths by ten.
-
-PyTorch's gradient is taken of a shorter run, in a process of its own, and its seconds
-and bytes multiplied: its graph grows with the run, and would not fit.
 """
 
 import math
@@ -15,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import Table, asked, in_a_process, least
+from benchmarks.harness import Table, asked, least
 from benchmarks.native import functions as ten
 from benchmarks.native.rivals import jax_gradient, numba_version
 
@@ -45,31 +42,10 @@ ROWS: list[tuple[Callable[..., Any], Callable[[int], tuple], int, tuple[int, ...
 ]
 
 
-# By how much n is less in PyTorch's runs, and the work with it.
-SHORTER = {
-    ten.n_body: (10, 10),
-    ten.pendulum: (100, 100),
-    ten.logistic_map: (100, 100),
-    ten.adaptive_runge_kutta: (10, 10),
-    ten.ray_through_lenses: (10, 10),
-    ten.soft_alignment: (5, 25),
-}
 COLUMNS = (
     "function", "n", "CPython s", "Numba s", "ours s", "/ Numba", "gradient s",
     "/ primal", "MB, n/1000 → n", "JAX gradient s", "JAX MB, n/1000 → n",
-    "PyTorch gradient s", "PyTorch MB",
 )  # fmt: skip
-
-
-def in_torch(f: Callable[..., Any], make: Any, n: int) -> tuple[Any, Any]:
-    """Seconds and MB of PyTorch's gradient, from a shorter run."""
-    if f is ten.adaptive_grid:  # its items are assigned to
-        return None, None
-    less, times = SHORTER.get(f, (1, 1))
-    shorter = max(1, n // less)
-    found = in_a_process("benchmarks.native.rivals", f.__name__, str(shorter))
-    assert math.isclose(found["value"], f(*make(shorter)), rel_tol=1e-9)
-    return times * found["seconds"], times * found["bytes"] / 1e6
 
 
 def in_jax(f: Callable[..., Any], short: tuple, args: tuple) -> tuple[Any, Any]:
@@ -120,7 +96,7 @@ def row(f: Any, make: Any, n: int, by: tuple[int, ...]) -> list[Any]:
     cells: list[Any] = [f.__name__, f"{n:,}", seconds(f, args, 1), theirs, primal]
     cells += [primal / theirs if theirs else None, reverse, reverse / max(primal, 1e-9)]
     cells.append(" → ".join(f"{each / 1e6:.2f}" for each in found))
-    return [*cells, *in_jax(f, short, args), *in_torch(f, make, n)]
+    return [*cells, *in_jax(f, short, args)]
 
 
 def main() -> None:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator  # noqa: E402
 from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
-from benchmarks.harness import Table, asked, least  # noqa: E402
+from benchmarks.harness import Table, asked  # noqa: E402
+from benchmarks.native.__main__ import seconds  # noqa: E402
 
 import retape  # noqa: E402
 from retape import native  # noqa: E402
@@ -30,28 +31,11 @@ def squares(a, b):
     return np.sum(c * c)
 
 
-def squares_by_loops(a, b):
-    c = np.zeros((a.shape[0], b.shape[1]))
-    for i in range(a.shape[0]):
-        for j in range(b.shape[1]):
-            total = 0.0
-            for k in range(b.shape[0]):
-                total += a[i, k] * b[k, j]
-            c[i, j] = total
-    return np.sum(c * c)
-
-
 def steps(a, b, n):
     for _ in range(n):
         a = a + 1e-3 * b
         b = b - 1e-3 * a
     return a.sum()
-
-
-def euler(x, h, n):
-    for _ in range(n):
-        x = x + h * (np.sin(x) - 0.5 * x)
-    return np.sum(x)
 
 
 def runge_kutta(y, v, h, n):
@@ -65,21 +49,6 @@ def runge_kutta(y, v, h, n):
     return (y * y).sum()
 
 
-def maps(x, r, n):
-    for _ in range(n):
-        x = r * x * (1.0 - x)
-    return x.sum()
-
-
-def soft(a, b, n):
-    s = 0.0
-    for _ in range(n):
-        c = np.exp(a) / (1.0 + np.exp(b))
-        s += np.sum(c * c)
-        a = a - 1e-3 * c
-    return s
-
-
 Row = tuple[str, Callable[..., Any], tuple[Any, ...], tuple[int, ...]]
 
 
@@ -89,23 +58,13 @@ def rows(quick: bool) -> Iterator[Row]:
     for n in (64,) if quick else (64, 256):
         a, b = draw.normal(size=(2, n, n))
         yield f"`@` of {n} x {n}", squares, (a, b), (0, 1)
-        yield f"the same by loops, {n} x {n}", squares_by_loops, (a, b), (0, 1)
     sizes = (10, 20_000), (1_000, 1_000), (1_000, 20_000), (100_000, 20)
     for size, n in sizes[1:2] if quick else sizes:
         a, b = draw.normal(size=(2, size))
         name = f"{n:,} times `a = a + h * b`, `b = b - h * a`, {size:,} items"
         yield name, steps, (a, b, n), (0, 1)
     a, b = draw.normal(size=(2, 1_000))
-    x = draw.uniform(size=1_000)
-    yield "200 Euler steps with a sine, 1,000 items", euler, (a, 0.01, 200), (0,)
     yield "200 Runge-Kutta steps, 1,000", runge_kutta, (a, b, 0.01, 200), (0, 1)
-    yield "500 times the logistic map, 1,000", maps, (x, 3.2, 500), (0, 1)
-    yield "100 times exponentials, 1,000", soft, (a, b, 100), (0, 1)
-
-
-def seconds(f: Callable[..., Any], args: tuple[Any, ...]) -> float:
-    """The least time of nine runs."""
-    return least(lambda: f(*args), 9)
 
 
 def in_jax(args: tuple[Any, ...]) -> float:

@@ -87,12 +87,6 @@ def _diffrax_adjoint() -> dict[str, Any]:
     return {"diffeqsolve": diffeqsolve}
 
 
-def _jax_checkpoint() -> dict[str, Any]:
-    import retape.jax
-
-    return {"checkpoint": retape.jax.checkpoint, "remat": retape.jax.checkpoint}
-
-
 def _jax_loops() -> dict[str, Any]:
     import retape.jax
 
@@ -142,55 +136,6 @@ SUITES: dict[str, Suite] = {
         files=("test/test_event.py", "test/test_adjoint.py"),
         arguments=("-k", "not against"),
         replaced={"diffrax": _diffrax_adjoint},
-    ),
-    "jax-remat": Suite(
-        tag="jax-v0.10.2",
-        files=("tests/api_test.py",),
-        arguments=("-k", "Remat"),
-        replaced={"jax": _jax_checkpoint},
-        differs={
-            # In the traced text a saved value stands beside what it replaces, and XLA
-            # drops that: `test_policies_inside` counts in the compiled program.
-            **all_of(
-                "the text of a program is counted, not what is compiled",
-                "",
-                "test_remat_checkpoint_dots_inside_cond",
-                "test_remat_checkpoint_dots_inside_scan",
-                "test_remat_checkpoint_dots_outside_cond",
-                "test_remat_checkpoint_dots_outside_scan",
-                "test_remat_custom_policy_save_cos",
-                "test_remat_of_cond_funky_custom_jvp",
-                "test_remat_of_cond_policy",
-                "test_remat_of_scan_funky_custom_jvp",
-                "test_remat_of_scan_policy",
-            ),
-            **all_of(
-                "what runs again has another name and other barriers in the text",
-                "",
-                "test_name_stack_annotation",
-                "test_remat_partial_cse_prevention",
-            ),
-            **all_of(
-                "`retape.jax.saved` tells what is saved; JAX's print names our lines",
-                "stop_gradient",
-                "test_name_pytree",
-                "test_name_saveable_input",
-            ),
-            **all_of(
-                "a Python number that nothing differentiates can be compared",
-                "assert False",
-                "test_concreteness_error_includes_user_code",
-            ),
-            "test_remat_eval_counter": Difference(
-                "the primitive of the test has no lowering, and we compile",
-                "MLIR translation rule",
-            ),
-            # XLA keeps more of bfloat16 in one of two runs; JAX rounds what it saves.
-            "test_excess_precision_hell": Difference(
-                "the bits are those of the function without a mark"
-            ),
-            "test_remat_residual_logging": Difference("JAX's own log lines are asked"),
-        },
     ),
     "jax-loops": Suite(
         tag="jax-v0.10.2",

@@ -1,12 +1,9 @@
-"""Budgets of compiled models: ours, and the compiler's own, by bytes and operations.
+"""Budgets of compiled models beside the compiler's own, by bytes and operations.
 
-    python -m benchmarks.torch.compiled [mlp|gpt|vit ...] [--inductor]
+    python -m benchmarks.torch.compiled [mlp|gpt|vit ...]
 
-Ours: twenty budgets from the least to what the compiler takes by itself; the peak that
-the CPU allocator counts, and whether it is within the budget. The compiler's: its
-solvers at twenty shares. Both are counted by the same rules, peaks by the allocator.
-
-With `--inductor` ours are compiled by inductor, at six budgets, which takes minutes.
+The compiler's solvers at twenty shares, and ours at the memory that these were measured
+to take. Both are counted by the same rules, peaks by the CPU's allocator.
 """
 
 from collections import Counter
@@ -69,28 +66,6 @@ def measured(model: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor) -> in
     run(x).backward()  # compiles
     model.zero_grad(set_to_none=True)
     return peak_bytes(lambda: run(x).backward())
-
-
-def of_ours(name: str, model: nn.Module, x: Tensor, backend: str, count: int) -> None:
-    """Budgets from the least to what is usual, and whether they are held."""
-    ample = retape.torch.CompilerBudget("1TB", backend=backend)
-    whole = measured(model, compiled(model, ample), x)
-    usual = ample.plans[0].usual_peak
-    try:
-        compiled(model, retape.torch.CompilerBudget(1, backend=backend))(x)
-        raise SystemExit("one byte was enough")
-    except retape.BudgetError as error:
-        least = error.least or 0
-    columns = "budget", "counted", "measured", "held", "Mflops again", "operators"
-    title = f"{name}: by itself {whole:,} of {usual:,}; least {least:,} bytes"
-    table = Table(*columns, title=title)
-    for k in range(count):
-        memory = least + (usual - least) * k // (count - 1)
-        budget = retape.torch.CompilerBudget(memory, backend=backend)
-        peak = measured(model, compiled(model, budget), x)
-        plan, held = budget.plans[0], "yes" if peak <= memory else "NO"
-        again = plan.recomputed_flops / 1e6, plan.recomputed
-        table.row(memory, plan.peak, peak, held, *again)
 
 
 def of_the_compiler(name: str, model: nn.Module, x: Tensor, every: int) -> None:
@@ -161,17 +136,11 @@ def flops_of(model: nn.Module, x: Tensor, patch: dict[str, object]) -> int:
 
 
 def main() -> None:
-    quick = {"names": ["mlp"], "budgets": 3, "every": 20}
-    given = asked(__doc__, MODELS, quick, inductor=False, budgets=BUDGETS, every=2)
+    given = asked(__doc__, MODELS, {"names": ["mlp"], "every": 20}, every=2)
     torch.set_num_threads(1)
     for name in given.names:
         torch.manual_seed(0)
-        model, x = MODELS[name]()
-        if given.inductor:
-            of_ours(name, model, x, "inductor", min(6, given.budgets))
-        else:
-            of_ours(name, model, x, "aot_eager", given.budgets)
-            of_the_compiler(name, model, x, given.every)
+        of_the_compiler(name, *MODELS[name](), given.every)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Twenty budgets between the least and plain: held, and does more memory cost less?
 
-    python -m benchmarks.torch.curves [--full] [--blocks] [--loop] [--fresh]
-        [--estimated] [--figure STEM] [NAME ...]
+    python -m benchmarks.torch.curves [--full] [--fresh] [--figure STEM] [NAME ...]
 
 For each budget: the peak that the CPU's allocator counted beyond the start, of the
 first run and of later ones, which follow what was learned; what was run again, as a
@@ -9,10 +8,9 @@ share of the operators and of the forward's cost (multiplications of products, b
 the rest), in the first run and in the last; processor time of a later run over that of
 the plain one. Then by how much a larger budget ever cost more than a smaller one.
 
-`--full` takes larger models; `--blocks` those of `run.py`, with `--loop` by
-`mode="loop"`. With `--fresh` each budget is as in a process of its own: what runs in
-others have shown is forgotten; with `--estimated`, too, but for what
-`retape.torch.estimate` found before. `--figure` draws it, for light and dark pages.
+`--full` takes larger models. With `--fresh` each budget is as in a process of its own:
+what runs in others have shown is forgotten. `--figure` draws it, for light and dark
+pages.
 """
 
 from __future__ import annotations
@@ -25,13 +23,12 @@ from typing import Any, NamedTuple
 import torch
 from benchmarks.harness import Table, asked, drawn
 from benchmarks.harness import least as seconds
-from benchmarks.torch import workloads
 from benchmarks.torch.allocator import peak_bytes, ready_gradients
 from benchmarks.torch.programs import MODELS, Program
 from torch import Tensor
 
 import retape.torch
-from retape import BudgetError, UnsupportedError
+from retape import BudgetError
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.plan._book import forget_plans
 from retape.engines.eager.replay import _backward
@@ -160,15 +157,12 @@ def rises(shares: Sequence[float]) -> float:
 def measured(program: Program, title: str, base: float, **how: Any) -> list[Point]:
     """A table of a program's budgets."""
     table, points = Table(*COLUMNS, title=title), list[Point]()
-    try:
-        for point in sweep(program, **how):
-            peaks = [n / 1e6 for n in (point.budget, point.first_peak, point.peak)]
-            shares = point.first, point.again, point.first_cost, point.cost
-            time = seconds(point.job, 2) / base
-            table.row(*peaks, *shares, time, "yes" if point.holds else "OVER")
-            points.append(point)
-    except UnsupportedError as error:  # an LSTM cannot be estimated on a CPU
-        print(error)
+    for point in sweep(program, **how):
+        peaks = [n / 1e6 for n in (point.budget, point.first_peak, point.peak)]
+        shares = point.first, point.again, point.first_cost, point.cost
+        time = seconds(point.job, 2) / base
+        table.row(*peaks, *shares, time, "yes" if point.holds else "OVER")
+        points.append(point)
     if points:
         for run, costs in (
             ("first", [p.first_cost for p in points]),
@@ -194,35 +188,20 @@ def draw(curves: dict[str, list[Point]], axes: Any) -> None:
 
 def main() -> None:
     given = asked(
-        __doc__, dict.fromkeys([*MODELS, *workloads.WORKLOADS]), full=False,
-        blocks=False, loop=False, fresh=False, estimated=False, figure="", budgets=20,
+        __doc__, MODELS, full=False, fresh=False, figure="", budgets=20,
         quick={"budgets": 3, "names": ["gpt"]},
     )  # fmt: skip
     torch.set_num_threads(1)
     retape.torch.accelerate()
     costs, curves = Costs(), dict[str, list[Point]]()
-    options = {"mode": "loop"} if given.loop else {}
-    blocks = workloads.WORKLOADS if given.full else workloads.SMALL
     for name in given.names:
-        if name not in (blocks if given.blocks else MODELS):
-            continue
         torch.manual_seed(0)
-        program = (
-            Program(*workloads.plainly(blocks[name]()))
-            if given.blocks
-            else MODELS[name](given.full)
-        )
-
-        def forget(program: Program = program) -> None:
-            if given.fresh or given.estimated:
-                forget_plans()
-            if given.estimated:
-                retape.torch.estimate(program.loss)
-
+        program = MODELS[name](given.full)
         ready_gradients(program.parameters)
         base = seconds(partial(step, program.loss))
+        forget = forget_plans if given.fresh else lambda: None
         how = {"count": given.budgets, "share": costs.share, "forget": forget}
-        if points := measured(program, name, base, **how, **options):
+        if points := measured(program, name, base, **how):
             curves[name] = points
     if given.figure:
         drawn(given.figure, partial(draw, curves), figsize=(6.4, 4))

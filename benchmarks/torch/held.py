@@ -2,16 +2,16 @@
 
     python -m benchmarks.torch.held [--accelerate] [our-gpt|llama|rk4|streams ...]
 
-Small models of ours, and of `transformers`, `torchdiffeq`, and of `timm` and
-`torch_geometric` where these are installed; on a GPU also programs of what only that
-has. Budgets are those that a user is told: of `estimate` the least, the sensible one
-and half of the way to all of it; the least of the error of a smaller one; what an ample
-run says that it took. A row has the most bytes at once in runs 0 to 6, planning
-included, without PyTorch's own graph, as `counters.py` counts; what the report says of
-its record; and what is wrong: OVER a budget above a megabyte, NOT THE SAME where loss,
-gradients or generators are not those of the plain run to the last bit (what differs
-between two plain runs is not looked at), or a refusal. With `store="cpu"` snapshots go
-to page-locked memory. Last come two runs with `verify=True`, which must raise no alarm.
+Small models of ours, and of `transformers` and `torchdiffeq`; on a GPU also programs of
+what only that has. Budgets are those that a user is told: of `estimate` the least, the
+sensible one and half of the way to all of it; the least of the error of a smaller one;
+what an ample run says that it took. A row has the most bytes at once in runs 0 to 6,
+planning included, without PyTorch's own graph, as `counters.py` counts; what the report
+says of its record; and what is wrong: OVER a budget above a megabyte, NOT THE SAME
+where loss, gradients or generators are not those of the plain run to the last bit (what
+differs between two plain runs is not looked at), or a refusal. With `store="cpu"`
+snapshots go to page-locked memory. Last come two runs with `verify=True`, which must
+raise no alarm.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Small models of others: `transformers`, `torchdiffeq`, `timm`, `torch_geometric`."""
+"""Small models of others: `transformers` and `torchdiffeq`."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -108,33 +107,8 @@ def _ode(method: str) -> Program:
     return trained(field, lambda: solve().square().mean())
 
 
-def _timm(name: str) -> Program:
-    import timm
-
-    model = timm.create_model(name, num_classes=10).train()
-    size = 224 if "vit" in name else 64
-    images = torch.randn(2, 3, size, size)
-    return trained(model, lambda: model(images).square().mean())
-
-
-def _graph(name: str) -> Program:
-    from torch_geometric import nn as layers
-
-    make = getattr(layers, name)
-    parts = nn.ModuleList(make(64, 64) for _ in range(4))
-    x, edges = torch.randn(500, 64), torch.randint(0, 500, (2, 4000))
-
-    def loss() -> Tensor:
-        seen = x
-        for part in parts:
-            seen = torch.relu(part(seen, edges)) + seen
-        return seen.square().mean()
-
-    return trained(parts, loss)
-
-
 def models() -> dict[str, Callable[[], Program]]:
-    """All of them by name; what is not installed is left out."""
+    """All of them by name."""
     found: dict[str, Callable[[], Program]] = {}
 
     def add(make: Callable[..., Program], names: Iterable[str], *more: Any) -> None:
@@ -147,8 +121,4 @@ def models() -> dict[str, Callable[[], Program]]:
     add(_text, ["Marian"], "MTModel", True)
     add(_image, IMAGES)
     add(_ode, ["euler", "rk4", "dopri5", "adaptive_heun"])
-    if importlib.util.find_spec("timm"):
-        add(_timm, ["resnet18", "mobilenetv3_small_100", "vit_tiny_patch16_224"])
-    if importlib.util.find_spec("torch_geometric"):
-        add(_graph, ["GCNConv", "GATConv", "SAGEConv", "GraphConv"])
     return found

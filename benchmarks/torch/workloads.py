@@ -102,55 +102,6 @@ def lstm(steps: int = 2000, width: int = 128, batch: int = 16) -> Workload:
     )  # fmt: skip
 
 
-class Residual(nn.Module):
-    """The bottleneck block of a ResNet."""
-
-    def __init__(self, width: int, out: int, stride: int) -> None:
-        super().__init__()
-        inner = out // 4
-        self.main = nn.Sequential(
-            nn.Conv2d(width, inner, 1, bias=False),
-            nn.BatchNorm2d(inner), nn.ReLU(True),
-            nn.Conv2d(inner, inner, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(inner), nn.ReLU(True),
-            nn.Conv2d(inner, out, 1, bias=False), nn.BatchNorm2d(out),
-        )  # fmt: skip
-        self.skip = nn.Sequential()
-        if stride > 1 or width != out:
-            self.skip = nn.Sequential(
-                nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out)
-            )
-
-    def forward(self, x: Tensor) -> tuple[Tensor]:
-        return (F.relu(self.main(x) + self.skip(x), inplace=True),)
-
-
-def resnet(batch: int = 8, size: int = 96) -> Workload:
-    """ResNet-50 for small pictures: no pooling after the first convolution's stride."""
-    torch.manual_seed(0)
-    stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64))
-    blocks, width = [], 64
-    for stage, depth in enumerate((3, 4, 6, 3)):
-        for k in range(depth):
-            out = 256 * 2**stage
-            blocks.append(Residual(width, out, 2 if k == 0 and stage else 1))
-            width = out
-    head, stack = nn.Linear(width, 100), nn.ModuleList(blocks)
-    target = torch.randint(0, 100, (batch,))
-
-    def first(x: Tensor) -> tuple[Tensor]:
-        return (F.max_pool2d(F.relu(stem(x)), 3, 2, 1),)
-
-    def loss(x: Tensor) -> Tensor:
-        return F.cross_entropy(head(x.mean((2, 3))), target)
-
-    parts = (stem, stack, head)
-    return Workload(
-        "ResNet-50", [first, *blocks], [p for part in parts for p in part.parameters()],
-        (torch.randn(batch, 3, size, size),), loss,
-    )  # fmt: skip
-
-
 def llama(layers: int = 12, width: int = 256, length: int = 256) -> Workload:
     """A Llama of the transformers library, from its configuration."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -186,19 +137,17 @@ def llama(layers: int = 12, width: int = 256, length: int = 256) -> Workload:
     )  # fmt: skip
 
 
-WORKLOADS = {"mlp": mlp, "gpt": gpt, "lstm": lstm, "resnet": resnet, "llama": llama}
+WORKLOADS = {"mlp": mlp, "gpt": gpt, "lstm": lstm, "llama": llama}
 SMALL: dict[str, Callable[[], Workload]] = {
     "mlp": lambda: mlp(40, 64, 512),
     "gpt": lambda: gpt(4, 64, 2, 64),
     "lstm": lambda: lstm(60, 32, 8),
-    "resnet": lambda: resnet(2, 32),
     "llama": lambda: llama(3, 64, 64),
 }
 """Of each a form that is done in a second."""
 ON_CUDA: dict[str, Callable[[], Workload]] = {
     "mlp": lambda: mlp(100, 4096, 8192),
     "gpt": lambda: gpt(24, 1024, 4, 1024),
-    "resnet": lambda: resnet(128, 224),
     "llama": lambda: llama(16, 2048, 2048),
     "lstm": lambda: lstm(200, 512, 64),
 }

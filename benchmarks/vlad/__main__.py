@@ -8,21 +8,13 @@ Times are seconds of the processor, the least of some runs. Live bytes are exact
 run of their own in which everything is collected at the end of every stage.
 """
 
-import math
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from benchmarks.harness import Table, asked, drawn, in_a_process
-from benchmarks.vlad.measure import interpreters
 from benchmarks.vlad.published import ORIGINAL_HERE, PUBLISHED
 
-HERE = Path(__file__).parent
 LENGTHS = (53, 101, 211, 401, 809, 1601, 3203)
 COLUMNS = (
     "l",
@@ -37,8 +29,6 @@ COLUMNS = (
     "its MB",
     "published s, none",
     "published s, d&c",
-    "FORTRAN s",
-    "C s",
 )
 REVERSE_UP_TO = 401
 """The tape of plain reverse mode takes 0.9 GB here, and twice that for the next."""
@@ -50,48 +40,6 @@ def measured(variant: str, l: int, *options: str, runs: int = 1) -> dict[str, fl
     found = [in_a_process("benchmarks.vlad.measure", *words) for _ in range(runs)]
     assert all(each["gradient_error"] < 1e-6 for each in found), "it is x itself"
     return min(found, key=lambda each: each["seconds"])
-
-
-def native_primal(l: int) -> dict[str, float]:  # noqa: E741
-    """Seconds of the primal in C and, if gfortran is there, FORTRAN, with -O3."""
-    seconds: dict[str, float] = {}
-    for name, source, words in (
-        ("gfortran", "primal.f90", ()),
-        ("gcc", "primal.c", ("-lm",)),
-    ):
-        if shutil.which(name) is None:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            made = f"{folder}/primal"
-            built = [name, "-O3", "-o", made, str(HERE / source), *words]
-            subprocess.run(built, check=True, capture_output=True)
-            done = subprocess.run(
-                [made],
-                input=f"1000 {l} 3\n",
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-        value, taken = (float(word) for word in done.stdout.split())
-        assert math.isclose(value, 166_916_750, rel_tol=1e-6)
-        seconds[name] = taken
-    return seconds
-
-
-def fit(points: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Least squares of y = a + b x: a, b and the root of the mean squared residual."""
-    x, y = np.array(points).T
-    b, a = np.polyfit(x, y, 1)
-    return a, b, np.sqrt(np.mean((y - a - b * x) ** 2))
-
-
-def tell_fits(name: str, points: list[tuple[int, float]]) -> None:
-    """Whether bytes grow like log l, or like a power of l."""
-    a, b, of_log = fit([(math.log(l), y) for l, y in points])  # noqa: E741
-    print(f"{name}: {a:,.0f} + {b:,.0f} log l, residual {of_log:,.0f}")
-    for power in (0.1, 0.25, 0.5, 1.0):
-        _, _, of_power = fit([(l**power, y) for l, y in points])  # noqa: E741
-        print(f"  a + b l^{power}: residual {of_power:,.0f}")
 
 
 def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
@@ -110,7 +58,6 @@ def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
         row["live"] = measured("checkpoint", l, "--exact")["live"]
         python = measured("python", l, runs=runs)
         row["python"], row["python_mapped"] = python["seconds"], python["mapped"]
-        row.update(native_primal(l))
         rows.append(row)
         table.row(*_cells(row))
     return rows
@@ -123,7 +70,6 @@ def _cells(row: dict[str, float]) -> Iterator[object]:
     yield from (row["checkpoint"], row["live"] / 1e3, row["mapped"] / 1e6)
     yield from (row["python"], row["python_mapped"] / 1e6)
     yield from (point.vlad[0], point.vlad_checkpoint[0])
-    yield from (row.get("gfortran"), row.get("gcc"))
 
 
 PUBLISHED_LINES = {
@@ -162,16 +108,12 @@ def main() -> None:
     quick = {"runs": 1, "longest": 211}
     given = asked(__doc__, quick=quick, runs=2, longest=LENGTHS[-1], figure="")
     rows = table(tuple(l for l in LENGTHS if l <= given.longest), given.runs)  # noqa: E741
-    tell_fits("live bytes, checkpointed", [(int(r["l"]), r["live"]) for r in rows])
-    plain = [(int(r["l"]), r["reverse_bytes"]) for r in rows if "reverse" in r]
-    tell_fits("live bytes, plain reverse", plain)
     title = "times faster than the original compiler on a machine of this year"
     faster = Table("l", "all stored", "divide and conquer", title=title)
     for row in rows:
         if row["l"] in ORIGINAL_HERE:
             none, divided = ORIGINAL_HERE[int(row["l"])]
             faster.row(row["l"], none / row["reverse"], divided / row["checkpoint"])
-    interpreters(10 if given.quick else 40)
     if given.figure:
         drawn(given.figure, partial(draw, rows), panels=2, figsize=(9, 5.2))
 

@@ -12,14 +12,13 @@ import time
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import EXAMPLES, Table
+from benchmarks.harness import EXAMPLES
 from benchmarks.native.functions import adaptive_grid
 
-import retape
 from retape import native
 from retape.engines.vlad.language._diagnostics import Source
 from retape.engines.vlad.language._program import Session
-from retape.engines.vlad.session._engines import CompiledEngine, Setting, make_engine
+from retape.engines.vlad.session._engines import CompiledEngine, Setting
 from retape.engines.vlad.session._options import DEFAULT_PLAN
 
 EXAMPLE = EXAMPLES / "vlad" / "adaptive_grid.vlad"
@@ -82,25 +81,6 @@ def measure_python(n: int, length: int) -> dict[str, object]:
         "mapped": runtime.native.call("census").u,
         "gradient_error": float(np.max(np.abs(found / x - 1.0))),
     }
-
-
-def interpreters(longest: int) -> None:
-    """The interpreter and the hybrid, n = 100: seconds and steps."""
-    plan = retape.logarithmic(stage=10_000)
-    columns = "l", "seconds", "steps", "us for each executed"
-    table = Table("", *columns, title="Interpreters, n = 100")
-    for name in ("interpreter", "hybrid"):
-        for l in (l for l in (10, 20, 40) if l <= longest):  # noqa: E741
-            numbers = iter([100.0, float(l), 3.0])
-            reports: list[Any] = []
-            setting = Setting(plan, lambda it=numbers: next(it), print, reports.append)
-            program = Session().add(Source("example", program_text("checkpoint")))
-            engine = make_engine(name, program, setting)
-            began = time.process_time()
-            engine.evaluate(0)
-            seconds = time.process_time() - began
-            executed = 2 * reports[0].length + reports[0].advances
-            table.row(name, l, seconds, reports[0].length, 1e6 * seconds / executed)
 
 
 def main(variant: str, n: str, length: str, *exact: str) -> None:

@@ -1,7 +1,6 @@
 """`retape.diffrax.RetapeAdjoint`, against diffrax's own adjoint and differences.
 
-A row for every solver, controller, `SaveAt`, event and Brownian path is in
-`benchmarks/solvers/agreement.py`, which takes minutes.
+diffrax's own tests are run over it by `benchmarks/peers`.
 """
 
 from __future__ import annotations
