@@ -155,8 +155,8 @@ def test_nothing_is_left_of_what_was_removed(tmp_path):
         (arrays / folder / "0" / "c" / "0" / "0").unlink()
         store.close()
         if left is None:
-            with pytest.warns(retape.RetapeWarning, match="from its snapshots"):
-                assert store.open("test") is None
+            with pytest.raises(retape.StoreError, match="no record of its run that"):
+                store.open("test")
         else:
             record = store.open("test")
             assert record is not None and record.left == left
