@@ -37,10 +37,6 @@ class Lock:
             raise
         _HELD.add(self)
 
-    def is_ours(self) -> bool:
-        """Tell whether this process has it: a child of the one that took it has not."""
-        return self._handle is not None
-
     def release(self) -> None:
         """Give it up."""
         if self._handle is not None:

@@ -35,6 +35,7 @@ class RemoteFolder(Folder):
     """
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         require("remote", "fsspec")
         from fsspec.core import url_to_fs
 
@@ -46,34 +47,22 @@ class RemoteFolder(Folder):
                 '"s3://bucket/run".'
             ) from error
         self.path = str(path).rstrip("/")
-        self._token: str | None = None
-        self._process = 0
-        self._checked = False
+        self._token = ""
 
     def __str__(self) -> str:
         protocol = self.fs.protocol
         name = protocol if isinstance(protocol, str) else protocol[0]
         return f"{name}://{self.path.lstrip('/')}"
 
-    def claim(self) -> None:
+    def _take(self) -> None:
         """Take the run over; who had it is refused at its next write."""
-        if self._token is not None and self._process == os.getpid():
-            raise StoreError(
-                f"`{self}` is in use by another run of this store. Give each run a "
-                "folder of its own."
-            )
-        self._token, self._process = uuid.uuid4().hex, os.getpid()
+        self._token = uuid.uuid4().hex
         owner = {"token": self._token, "host": socket.gethostname(), "pid": os.getpid()}
         self._do("used", lambda: self.fs.makedirs(self.path, exist_ok=True))
         self._do("used", lambda: self._pipe(_OWNER, json.dumps(owner).encode()))
 
-    def release(self) -> None:
-        """Give the run up; the objects stay."""
-        self._token = None
-
-    def is_claimed(self) -> bool:
-        """Whether `claim` was called."""
-        return self._token is not None
+    def _give_up(self) -> None:
+        self._token = ""
 
     def exists(self, name: str) -> bool:
         def looked_up() -> bool:
@@ -139,17 +128,10 @@ class RemoteFolder(Folder):
             owner = json.loads(self._cat(_OWNER))
         except (SnapshotError, ValueError):
             pass  # Removed: nobody else has it.
-        if self._token is not None and owner.get("token", self._token) != self._token:
+        if self._token and owner.get("token", self._token) != self._token:
             raise StoreError(
                 f"`{self}` was taken over by process {owner.get('pid')} on "
                 f"{owner.get('host')}, which goes on with the run. End this one."
-            )
-
-    def _refuse_forked_child(self) -> None:
-        if self._token is not None and self._process != os.getpid():
-            raise StoreError(
-                f"`{self}` is in use by the process that this one was forked from. "
-                "Give each process a folder of its own."
             )
 
     def _do(self, what: str, call: Any) -> Any:

@@ -23,7 +23,10 @@ RECORD_BEFORE = "record-before.npz"
 class Folder:
     """The files of one run by their names, on whatever keeps them."""
 
-    __slots__ = ()
+    __slots__ = ("_process",)
+
+    def __init__(self) -> None:
+        self._process: int | None = None
 
     def claim(self) -> None:
         """Keep all other processes out, until `release` or this process's end.
@@ -31,15 +34,38 @@ class Folder:
         Raises:
             StoreError: If another process, or this one, has it, or it cannot be made.
         """
-        raise NotImplementedError
+        if self._process == os.getpid():
+            raise StoreError(
+                f"`{self}` is in use by another run of this store. Give each run a "
+                "folder of its own."
+            )
+        self._take()
+        self._process = os.getpid()
 
     def release(self) -> None:
         """Let others in; the files stay."""
-        raise NotImplementedError
+        self._process = None
+        self._give_up()
 
     def is_claimed(self) -> bool:
         """Whether `claim` was called, by this process or the one it was forked from."""
+        return self._process is not None
+
+    def _take(self) -> None:
+        """Take the folder, which this process has not."""
         raise NotImplementedError
+
+    def _give_up(self) -> None:
+        """Let others take it."""
+        raise NotImplementedError
+
+    def _refuse_forked_child(self) -> None:
+        """Keep a forked child from using what its parent has claimed."""
+        if self._process not in (None, os.getpid()):
+            raise StoreError(
+                f"`{self}` is in use by the process that this one was forked from. "
+                "Give each process a folder of its own."
+            )
 
     def names(self) -> set[str]:
         """The names of all files."""
@@ -180,18 +206,14 @@ class RunDirectory(Folder):
     __slots__ = ("_lock", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
         self.path = Path(path)
         self._lock: Lock | None = None
 
     def __str__(self) -> str:
         return str(self.path)
 
-    def claim(self) -> None:
-        if self._lock is not None and self._lock.is_ours():
-            raise StoreError(
-                f"`{self}` is in use by another run of this store. Give each run a "
-                "directory of its own."
-            )
+    def _take(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = Lock(self.path / "lock")
@@ -208,13 +230,10 @@ class RunDirectory(Folder):
         except OSError as error:
             raise failed(self.path, "used", error) from error
 
-    def release(self) -> None:
+    def _give_up(self) -> None:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def is_claimed(self) -> bool:
-        return self._lock is not None
 
     def exists(self, name: str) -> bool:
         return (self.path / name).exists()
@@ -286,14 +305,6 @@ class RunDirectory(Folder):
             (self.path / name).replace(self.path / to)
         except OSError as error:
             raise failed(self.path / name, "written", error) from error
-
-    def _refuse_forked_child(self) -> None:
-        """Keep a forked child from using what its parent has claimed."""
-        if self._lock is not None and not self._lock.is_ours():
-            raise StoreError(
-                f"`{self}` is in use by the process that this one was forked from. "
-                "Give each process a directory of its own."
-            )
 
 
 def failed(file: Path, what: str, error: OSError) -> StoreError:

@@ -46,7 +46,7 @@ class ArrayDirectory(RunDirectory):
             array is.
     """
 
-    __slots__ = ("_claimed", "_group", "is_first", "is_shared")
+    __slots__ = ("_group", "is_first", "is_shared")
 
     def __init__(
         self, path: str | os.PathLike[str], processes: Communicator | None = None
@@ -54,39 +54,23 @@ class ArrayDirectory(RunDirectory):
         super().__init__(path)
         self._group = Group(processes or Alone(), "process")
         self.is_first, self.is_shared = self._group.is_first, self._group.is_many
-        self._claimed = False
 
-    def claim(self) -> None:
-        """Keep other programs out; see that the directory is the same for all.
-
-        Raises:
-            StoreError: If it is not, or another program has it.
-        """
-        self.first(super().claim)
-        self._claimed = True
-        if self.is_shared:
-            self._check_same_place()
-
-    def _check_same_place(self) -> None:
+    def _take(self) -> None:
+        """Keep other programs out; see that the directory is the same for all."""
+        self.first(super()._take)
+        if not self.is_shared:
+            return
         place = self.path / "arrays" / self.new_folder("shared")
         self.first(lambda: place.mkdir(parents=True))
         there = self._group.heard(os.path.isdir(place))
         self.first(place.rmdir)
         if not all(there):
-            self.release()
+            self._give_up()
             raise StoreError(
                 f"`{self}` is not the same directory for process {there.index(False)} "
                 "as for the first one. Pass a path on a file system that all "
                 "processes share."
             )
-
-    def release(self) -> None:
-        """Let others in; nobody waits for anybody, since this may be alone in it."""
-        self._claimed = False
-        super().release()
-
-    def is_claimed(self) -> bool:
-        return self._claimed
 
     # What the processes do together.
 
