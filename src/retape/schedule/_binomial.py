@@ -108,8 +108,11 @@ def least_balanced(stages: int) -> int:
     return k
 
 
+@lru_cache(maxsize=1 << 16)
 def optimal_advances(stages: int, snapshots: int) -> int:
     """The least number of stages to advance when `stages` are reversed.
+
+    It is kept: a placement asks for few different ones, again and again.
 
     t * stages - beta(snapshots + 1, t - 1), with the least t such that
     beta(snapshots, t) >= stages (Griewank 1992; C(s + t, t - 1) = beta(s + 1, t - 1)).
@@ -125,12 +128,6 @@ def optimal_advances(stages: int, snapshots: int) -> int:
         return 0
     t = least_sweeps(stages, snapshots)
     return t * stages - beta(snapshots + 1, t - 1)
-
-
-@lru_cache(maxsize=1 << 16)
-def known_advances(stages: int, snapshots: int) -> int:
-    """A(L, q), kept: a placement asks for few different ones, again and again."""
-    return optimal_advances(stages, snapshots)
 
 
 def least_stores(stages: int, snapshots: int) -> int:

@@ -12,7 +12,7 @@ from math import inf
 from typing import NamedTuple, Self, TypeAlias
 
 from retape._arguments import whole
-from retape.schedule._binomial import known_advances
+from retape.schedule._binomial import optimal_advances
 
 Move: TypeAlias = tuple[int, tuple[str, int], tuple[str, int]]
 
@@ -172,9 +172,9 @@ class LeastCost(InMemory):
         if s == 1:
             return None
         kept, inner, chosen, before = _fixed_costs(s, x)
-        keep = kept + known_advances(stage + 1 - x[-1], 1)
-        inner += known_advances(stage - x[-1], 2)
-        last = before + known_advances(stage - x[-2], 2)
+        keep = kept + optimal_advances(stage + 1 - x[-1], 1)
+        inner += optimal_advances(stage - x[-1], 2)
+        last = before + optimal_advances(stage - x[-2], 2)
         if min(inner, last) >= keep:
             return None
         return s - 1 if last <= inner else chosen
@@ -196,13 +196,13 @@ def _fixed_costs(s: int, x: tuple[int, ...]) -> tuple[int, float, int, int]:
         The sum in K; the least of those in K_1, ..., K_{s-2} and its last j; and the
         sum in K_{s-1}.
     """
-    now = [known_advances(x[i + 1] - x[i], s - i) for i in range(s - 1)]
-    more = [known_advances(x[i + 1] - x[i], s - i + 1) for i in range(s - 1)]
+    now = [optimal_advances(x[i + 1] - x[i], s - i) for i in range(s - 1)]
+    more = [optimal_advances(x[i + 1] - x[i], s - i + 1) for i in range(s - 1)]
     best, chosen = inf, 0
     before, after = 0, sum(more[1:])
     for j in range(1, s - 1):
         after -= more[j]
-        cost = before + known_advances(x[j + 1] - x[j - 1], s - j + 1) + after
+        cost = before + optimal_advances(x[j + 1] - x[j - 1], s - j + 1) + after
         if cost <= best:
             best, chosen = cost, j
         before += now[j - 1]
@@ -282,4 +282,4 @@ def gap_advances(positions: tuple[int, ...], last: int, snapshots: int) -> int:
     """The stages advanced on the way back: sum_i A(x_{i+1} - x_i, s - i)."""
     ends = (*positions[1:], last)
     gaps = [end - at for at, end in zip(positions, ends, strict=False)]
-    return sum(known_advances(gap, snapshots - i) for i, gap in enumerate(gaps))
+    return sum(optimal_advances(gap, snapshots - i) for i, gap in enumerate(gaps))

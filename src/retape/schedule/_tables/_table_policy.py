@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import prod
 from typing import Generic, TypeVar
 
-from retape.schedule._binomial import known_advances
+from retape.schedule._binomial import optimal_advances
 from retape.schedule._policy_stream import Held, Released
 from retape.schedule._tables._kept_table import KeptTable, kept_table
 from retape.schedule._tables._space import (
@@ -100,7 +100,7 @@ class TablePolicy(Generic[R]):
             return kind.read if stages else 0.0
         if stages > self.reach:
             most = 1 + self.space.free(room)
-            return kind.read + self.space.forward * known_advances(stages, most)
+            return kind.read + self.space.forward * optimal_advances(stages, most)
         beside = self._beside(kind, room)
         return kind.read + self._table(stages).again(stages, kind, beside)
 

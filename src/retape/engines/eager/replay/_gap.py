@@ -10,7 +10,7 @@ used by the later ones.
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,6 @@ from retape.schedule._split import binomial_split
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
-
-_advances = lru_cache(maxsize=65536)(optimal_advances)
 
 
 class Gap:
@@ -231,7 +229,7 @@ class Gap:
             if tape > room and alpha > 1:
                 break
             stages = -(-count // alpha)
-            cost = alpha * _advances(stages, min(slots, stages))
+            cost = alpha * optimal_advances(stages, min(slots, stages))
             if cost <= best:
                 best, chosen = cost, (alpha, min(slots, stages))
             alpha = alpha + max(1, alpha // 4)
