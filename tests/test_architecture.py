@@ -30,8 +30,7 @@ FACADES = {
 }  # fmt: skip
 FRONT = {
     "_adjoint", "_adjoint_arguments", "_diagnose", "_forked",
-    "_forward", "_peer_actions",
-    "interop",
+    "_forward", "interop",
 }  # fmt: skip
 KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "scipy"}
 

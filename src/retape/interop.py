@@ -1,20 +1,21 @@
-"""To and from the action protocol of the package `checkpoint_schedules`.
+"""To the action protocol of the package `checkpoint_schedules`.
 
 With `to_checkpoint_schedules` code that obeys that package (pyadjoint, Firedrake,
-tlm_adjoint) can run the schedules of this one; `from_checkpoint_schedules` is the other
-way. The package is only needed for the former.
+tlm_adjoint) can run the schedules of this one:
+
+    Store(k), Advance(k, m)      ->  Forward(k, m, True, False, RAM)
+    Restore(k), Drop(k)          ->  Move(k, RAM, WORK)
+    Reverse(k, m)                ->  Forward(k, m, False, True, WORK), Reverse(m, k)
 """
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from retape._arguments import whole
-from retape._errors import PlanError, ScheduleError
-from retape._peer_actions import TIERS, adapted_schedule, storage_name, tier_of
+from retape._errors import PlanError
 from retape.schedule import (
     Advance,
     Drop,
@@ -27,12 +28,11 @@ from retape.schedule import (
 )
 from retape.schedule._action import Action
 from retape.schedule._placing._online_memory import LeastCost
-from retape.schedule._policy_stream import SlotNumbers
 
-__all__ = [
-    "from_checkpoint_schedules",
-    "to_checkpoint_schedules",
-]
+__all__ = ["to_checkpoint_schedules"]
+
+_STORAGES = {"memory": "RAM", "disk": "DISK"}
+"""Tiers of this library, and storages of that package."""
 
 
 def to_checkpoint_schedules(
@@ -85,7 +85,7 @@ def to_checkpoint_schedules(
     """
     peer: Any = import_module("checkpoint_schedules")
     if isinstance(actions, OnlineBinomial):
-        return online_schedule(_told_later(actions, length), drops)
+        return _online_schedule(_told_later(actions, length), drops)
     if drops:
         raise PlanError(
             "`drops=True` is about runs whose length is not known, and this schedule "
@@ -99,9 +99,9 @@ def to_checkpoint_schedules(
     if length < 1:
         raise _no_steps(length)
     for tier in getattr(actions, "tier_names", ()):
-        storage_name(tier)  # It says which one that package does not know.
+        _storage_name(tier)  # It says which one that package does not know.
 
-    class Given(adapted_schedule(peer)):
+    class Given(_adapted_schedule(peer)):
         """Actions that are known before the run."""
 
         def _iterator(self) -> Iterator[Any]:
@@ -109,72 +109,12 @@ def to_checkpoint_schedules(
 
         def uses_storage_type(self, storage_type: Any) -> bool:
             return any(
-                storage_type == peer.StorageType[storage_name(action.tier)]
+                storage_type == peer.StorageType[_storage_name(action.tier)]
                 for action in actions
                 if isinstance(action, Store | Tape)
             )
 
     return Given(length)
-
-
-def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[Action]:
-    """The actions of a `checkpoint_schedules.CheckpointSchedule`.
-
-    A schedule of that package can be iterated once; so can the result. Snapshots that
-    it leaves behind at its end are dropped there. An advance over the very last step,
-    which some of them make before they go back, is left out. A tape that is stored, as
-    mixed schedules do, is a `Tape` here, and its use a `Sweep`. An online schedule
-    is told the length (`finalize`) when it has come so far.
-
-    Args:
-        schedule: A schedule of that package.
-        length: The number of steps.
-
-    Raises:
-        PlanError: If the schedule stores a state and a tape at once, makes a tape from
-            a tape, or reverses nothing.
-        ScheduleError: If it yields what is no action of that package, or goes on
-            forward beyond the length.
-
-    Examples:
-        >>> from checkpoint_schedules import MultistageCheckpointSchedule
-        >>> from retape.schedule import replay
-        >>> theirs = MultistageCheckpointSchedule(10, 3, 0)
-        >>> replay(from_checkpoint_schedules(theirs, 10), 10).advances
-        15
-    """
-    length, slots = whole("length", length), _Slots()
-    if length < 1:
-        raise _no_steps(length)
-    for action in schedule:
-        kind = type(action).__name__
-        if kind == "Forward":
-            if action.n0 >= length:
-                raise ScheduleError(
-                    f"`{action!r}` goes on beyond the {length} steps of the run, and "
-                    "the schedule cannot be told its length. Pass one with `finalize`."
-                )
-            yield from slots.forward(action, length)
-            if action.n1 >= length and _is_online(schedule):
-                getattr(schedule, "finalize")(length)  # noqa: B009
-        elif kind == "Reverse":
-            yield from slots.reverse(action)
-        elif kind in ("Copy", "Move"):
-            yield from slots.read(action, kind == "Move")
-        elif kind == "EndReverse":
-            yield from [slots.release(key) for key in sorted(slots.held)]
-            return
-        elif kind != "EndForward":
-            raise ScheduleError(
-                f"`{action!r}` is not an action of `checkpoint_schedules` that is "
-                "known here. Pass one of its schedules."
-            )
-    raise PlanError(f"`{schedule!r}` reverses nothing. Pass a schedule for an adjoint.")
-
-
-def _is_online(schedule: object) -> bool:
-    """Tell whether a schedule of that package has not been told the length yet."""
-    return getattr(schedule, "max_n", 0) is None and hasattr(schedule, "finalize")
 
 
 def _told_later(online: OnlineBinomial, length: int | None) -> OnlineBinomial:
@@ -199,86 +139,7 @@ def _no_steps(length: int) -> PlanError:
     )
 
 
-@dataclass(slots=True)
-class _Slots:
-    """Numbers for snapshots that the other package knows by their steps.
-
-    `tapes` has the end of each tape that is held. `loaded` is a tape that was read: the
-    next action sweeps it. `last` is a tape of the last stage, which is not kept here:
-    that stage is reversed at once.
-    """
-
-    held: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
-    tapes: dict[tuple[int, str], int] = field(
-        default_factory=dict[tuple[int, str], int]
-    )
-    numbers: dict[str, SlotNumbers] = field(default_factory=dict[str, SlotNumbers])
-    loaded: tuple[tuple[int, str], bool] | None = None
-    last: tuple[int, str] | None = None
-
-    def forward(self, action: Any, length: int) -> Iterator[Action]:
-        stop = min(action.n1, length)
-        keeps_tape = action.write_adj_deps and action.storage.name in TIERS
-        if action.write_ics and keeps_tape:
-            raise PlanError(
-                f"`{action!r}` keeps a state and a tape in one slot, and a slot holds "
-                "one of them here. Pass a schedule that keeps them apart."
-            )
-        if action.write_ics:
-            key = action.n0, tier_of(action.storage)
-            yield Store(action.n0, self.take(key), key[1])
-        if keeps_tape and stop == length:
-            self.last = action.n0, tier_of(action.storage)
-        elif keeps_tape:
-            key = action.n0, tier_of(action.storage)
-            self.tapes[key] = stop
-            yield Tape(action.n0, stop, self.take(key), key[1])
-        elif not action.write_adj_deps and stop < length:
-            yield Advance(action.n0, stop)
-
-    def reverse(self, action: Any) -> Iterator[Action]:
-        if self.loaded is None:
-            yield Reverse(action.n0, action.n1)
-            return
-        (key, move), self.loaded = self.loaded, None
-        yield Sweep(action.n0, action.n1, self.held[key], key[1])
-        if move:
-            yield self.release(key)
-
-    def read(self, action: Any, move: bool) -> Iterator[Action]:
-        key = action.n, tier_of(action.from_storage)
-        if key == self.last:
-            self.last = None
-            return
-        if key in self.tapes and action.to_storage.name == "WORK":
-            self.loaded = key, move
-            return
-        if key in self.tapes and action.to_storage.name in TIERS:
-            raise PlanError(
-                f"`{action!r}` moves a tape between tiers, and tapes stay where they "
-                "are here. Pass a schedule that leaves them."
-            )
-        if action.to_storage.name != "NONE":
-            yield Restore(action.n, self.held[key], key[1])
-        if move:
-            yield self.release(key)
-        if action.to_storage.name in TIERS:
-            to = action.n, tier_of(action.to_storage)
-            yield Store(action.n, self.take(to), to[1])
-
-    def take(self, key: tuple[int, str]) -> int:
-        slot = self.numbers.setdefault(key[1], SlotNumbers([])).take()
-        self.held[key] = slot
-        return slot
-
-    def release(self, key: tuple[int, str]) -> Drop:
-        (step, tier), slot = key, self.held.pop(key)
-        self.tapes.pop(key, None)
-        self.numbers[tier].free.append(slot)
-        return Drop(step, slot, tier)
-
-
-def online_schedule(online: OnlineBinomial, drops: bool) -> Any:
+def _online_schedule(online: OnlineBinomial, drops: bool) -> Any:
     """A `CheckpointSchedule` that is told its length by `finalize`.
 
     The driver of this library holds back the capsule before a stage until it knows
@@ -293,7 +154,7 @@ def online_schedule(online: OnlineBinomial, drops: bool) -> Any:
     """
     peer: Any = import_module("checkpoint_schedules")
 
-    class Online(adapted_schedule(peer)):
+    class Online(_adapted_schedule(peer)):
         """Actions of an online controller in the words of the other package."""
 
         def _iterator(self) -> Iterator[Any]:
@@ -326,3 +187,102 @@ def online_schedule(online: OnlineBinomial, drops: bool) -> Any:
             return bool(storage_type == peer.StorageType.RAM)
 
     return Online()
+
+
+# Actions in the words of the other package ----------------------------------------
+
+
+def _translated(actions: Iterable[Action], length: int, peer: Any) -> Iterator[Any]:
+    """The actions of this library in the words of the other."""
+    work, none = peer.StorageType.WORK, peer.StorageType.NONE
+    stored: Store | None = None
+    restored: Restore | None = None
+    swept: Sweep | None = None
+    for action in actions:
+        if swept:
+            gone = isinstance(action, Drop) and action.step == swept.start
+            read = peer.Move if gone else peer.Copy
+            yield read(swept.start, _peer_tier(swept.tier, peer), work)
+            yield peer.Reverse(swept.stop, swept.start, True)
+            swept = None
+            if gone:
+                continue
+        if restored and not (isinstance(action, Drop) and action.step == restored.step):
+            yield peer.Copy(restored.step, _peer_tier(restored.tier, peer), work)
+            restored = None
+        match action:
+            case Store():
+                stored = action
+            case Advance(start, stop):
+                storage = _peer_tier(stored.tier, peer) if stored else work
+                yield peer.Forward(start, stop, stored is not None, False, storage)
+                stored = None
+            case Restore():
+                restored = action
+            case Drop(step, _, tier):
+                to = work if restored else none
+                yield peer.Move(step, _peer_tier(tier, peer), to)
+                restored = None
+            case Reverse(start, stop):
+                yield peer.Forward(start, stop, False, True, work)
+                if stop == length:
+                    yield peer.EndForward()
+                yield peer.Reverse(stop, start, True)
+            case Tape(start, stop, _, tier):
+                yield peer.Forward(start, stop, False, True, _peer_tier(tier, peer))
+            case Sweep():
+                # Whether it is a copy or a move tells the next action.
+                swept = action
+    yield peer.EndReverse()
+
+
+def _storage_name(tier: str) -> str:
+    """That package's name of a tier.
+
+    Raises:
+        PlanError: If it has none for it.
+    """
+    if tier not in _STORAGES:
+        raise PlanError(
+            f"the schedule has a tier {tier!r}, and `checkpoint_schedules` knows RAM "
+            "and DISK. Pass a schedule over 'memory' and 'disk'."
+        )
+    return _STORAGES[tier]
+
+
+def _peer_tier(tier: str, peer: Any) -> Any:
+    """That package's storage for a tier."""
+    return peer.StorageType[_storage_name(tier)]
+
+
+@cache
+def _adapted_schedule(peer: Any) -> Any:
+    """A class of that package's schedules, which says where its actions have come to.
+
+    The package is told, since this library does without it.
+    """
+
+    class Adapted(peer.CheckpointSchedule):
+        """Actions of this library in the words of the other."""
+
+        def __init__(self, length: int | None = None) -> None:
+            super().__init__(length)
+            self._ended = False
+
+        def followed(self, actions: Iterable[Action], length: int) -> Iterator[Any]:
+            """The actions, translated; the counters say what they have done."""
+            for action in _translated(actions, length, peer):
+                if isinstance(action, peer.Forward):
+                    self._n = action.n1
+                elif isinstance(action, peer.Copy | peer.Move):
+                    self._n = action.n
+                elif isinstance(action, peer.Reverse):
+                    self._r = length - action.n0
+                self._ended = isinstance(action, peer.EndReverse)
+                yield action
+
+        @property
+        def is_exhausted(self) -> bool:
+            return self._ended
+
+    return Adapted

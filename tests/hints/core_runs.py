@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from checkpoint_schedules import TwoLevelCheckpointSchedule
 
 import retape
 from retape.driver import ToyMachine, run
-from retape.interop import from_checkpoint_schedules
 from retape.storage import RankStore
 from retape.testing import check_machine
 from tests.hints.processes import alone
@@ -257,15 +255,6 @@ alone(f'{HIDDEN}limit()\ntell(20)', OMP_NUM_THREADS='1')
 says: Use a plan with fewer snapshots and `stage=1`  as: tell(2)
 alone(f'{HIDDEN}limit()\ntell(2)', OMP_NUM_THREADS='1')
 gives: '9.0'
-
-schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)
-list(from_checkpoint_schedules((each for each in schedule), 10))
-says: Pass one with `finalize`
-schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)
-assert hasattr(schedule, 'finalize')
-actions = list(from_checkpoint_schedules(schedule, 10))
-run(ToyMachine(10), actions).result
-gives: ToyMachine(10).reverse(ToyMachine(10).start(), 10, None)
 """,
     ),
 ]

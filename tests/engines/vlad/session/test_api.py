@@ -194,6 +194,6 @@ def test_the_command_tells_faults_and_exits_with_a_status(
     assert _command(str(path), "--engine", "interpreter") == 1
     assert ":1:1: `+` takes reals, not `#t`" in capsys.readouterr().err
     assert _command(str(path), "--plan", "best") == 2
-    assert "`best` is not a kind of plan. Write one of" in capsys.readouterr().err
+    assert "`best` is not a plan. Write the call of one of" in capsys.readouterr().err
     assert _command("--emit", "c") == 2
     assert "name the FILE too" in capsys.readouterr().err
