@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
@@ -11,12 +12,11 @@ import jax
 from flax import nnx
 
 from retape import jax as retape_jax
-from retape._errors import PlanError
+from retape._errors import PlanError, UnsupportedError
 from retape.engines.jaxpr.layers.face._as_policy import as_policy
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._whole_loops import Loops
 from retape.engines.jaxpr.layers.remat._policy import Strategy
-from retape.nnx import _diagnose as _faults
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._options import Memory
@@ -116,14 +116,15 @@ def remat_scan(
 
     Raises:
         PlanError: More than one of `segment_length`, `levels` and `plan`; one that
-            cannot be; axes that are none; a state without the axis that is scanned;
-            `memory` with an option that it chooses.
+            cannot be; a state without the axis that is scanned; `memory` with an option
+            that it chooses.
         BudgetError: When a derivative is taken, if `memory` cannot be kept; the least
             that was found is named.
-        UnsupportedError: State that is changed in place; a list of modules; a Linen
-            module that is not bridged, or without parameters.
-        ValueError: If lengths disagree, or a kind of state has no axis, as `nnx.scan`.
-        TypeError: If the carry changes its type, as `jax.lax.scan`.
+        UnsupportedError: State that is changed in place.
+        ValueError: If axes are none, lengths disagree, or a kind of state has no axis,
+            as `nnx.scan`.
+        TypeError: If `f` cannot be called, or the carry changes its type, as
+            `jax.lax.scan`.
 
     Examples:
         >>> import jax, jax.numpy as jnp, retape.nnx
@@ -158,7 +159,6 @@ def remat_scan(
     plan = _layer_by_layer(plan)
     ours = LoopOptions(plan, levels, segment_length, as_policy(policy), offload)
     way = Loops(ours) if memory is None else _within(memory, ours)
-    _faults.check_options(in_axes, out_axes, transform_metadata)
     if f is None:
         return lambda f: _divided(f, theirs, way)
     return _divided(f, theirs, way)
@@ -190,19 +190,65 @@ def _divided(
     f: Callable[..., Any], theirs: dict[str, Any], way: Strategy | Plan | None
 ) -> Callable[..., Any]:
     """`nnx.scan` with its options, marked: its loop is run in a way of ours."""
-    _faults.check_function(f)
     plain = nnx.scan(f, **theirs)
     marked = retape_jax.checkpoint(plain, policy=way)
 
     @wraps(f)
     def scanned(*args: Any, **kwargs: Any) -> Any:
-        _faults.check_variables((*args, kwargs))
+        _check_variables((*args, kwargs))
         # With the compiler switched off a scan is a Python loop: nothing to mark.
         run = plain if jax.config.jax_disable_jit else marked  # pyright: ignore
         try:
             return run(*args, **kwargs)
-        except (TypeError, ValueError, IndexError) as error:
-            _faults.explain(error, f, theirs["in_axes"], args, kwargs)
+        except IndexError:
+            _check_axes(theirs["in_axes"], args)
             raise
 
     return scanned
+
+
+def _check_variables(args: Any) -> None:
+    """Refuse Variables that are changed in place: running a layer again would do so.
+
+    Raises:
+        UnsupportedError: With the path of the first such Variable.
+    """
+    for path, node in nnx.iter_graph(args):
+        for option in ("ref", "hijax"):
+            if isinstance(node, nnx.Variable) and getattr(node, option, False):
+                where = "".join(f"[{key!r}]" for key in path)
+                raise UnsupportedError(
+                    f"args{where} is a Variable made with {option}=True, which "
+                    "layers change in place: a layer that is run again would change it "
+                    f"again. Make it with {option}=False. Its changes are then carried "
+                    "out of the loop, and made once."
+                )
+
+
+def _check_axes(in_axes: Any, args: Sequence[Any]) -> None:
+    """Name the array without the axis of which JAX only says that it is not there."""
+    for path, leaf, axis in _scanned(in_axes, args):
+        shape = jax.numpy.shape(leaf)
+        if not -len(shape) <= axis < len(shape):
+            raise PlanError(
+                f"The argument at {path} has shape {shape} and so no axis {axis} to be "
+                "scanned along. Each layer needs a state of its own: make the layers "
+                "with nnx.vmap (a bridged Linen module with `lazy_init` in it), split "
+                "random streams with nnx.split_rngs(splits=...), or give this one None "
+                "in in_axes (for all layers the same) or nnx.Carry."
+            )
+
+
+def _scanned(in_axes: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any, int]]:
+    """Every array that is scanned, with a path to it and its axis."""
+    for i, (axes, value) in enumerate(zip(in_axes, args, strict=False)):
+        if isinstance(axes, nnx.StateAxes):
+            states = nnx.split(value, *axes.filters)[1:]
+            pairs = [*zip(axes.axes, states, strict=True)]
+        else:
+            pairs = [(axes, nnx.split(value)[1])]
+        for axis, state in pairs:
+            if isinstance(axis, Integral):
+                for where, leaf in nnx.to_flat_state(state):
+                    path = "".join(f"[{key!r}]" for key in where)
+                    yield f"args[{i}]{path}", leaf.get_value(), int(axis)
