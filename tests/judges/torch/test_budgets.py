@@ -181,6 +181,22 @@ def test_all_ways_of_a_program(program: str, tmp_path: Path) -> None:
             judge_or_refused(cell, tmp_path / str(number))
 
 
+@pytest.mark.slow(
+    *(name for name in ESTIMATED if name != "functional"), "sparse_gradients"
+)
+@pytest.mark.parametrize("program", [*ESTIMATED, "sparse_gradients"])
+def test_the_plan_of_another_program_takes_no_more(program: str) -> None:
+    """Which one it is shows at the end of a part: up to there the budget holds, too."""
+    low = least(program)
+    budgets = [low + int(share * max(0, enough(program) - low)) for share in (0, 0.2)]
+    for other in ESTIMATED if program != "functional" else ["spectral_norms"]:
+        row(other).reset()
+        retape.torch.estimate(row(other).loss)
+        for memory in budgets:
+            reports = run(program, memory=memory).reports
+            assert all(each.peak_bytes <= memory for each in reports), other
+
+
 def test_each_value_meets_each_of_every_other_column() -> None:
     found = {pair for cell in CHOSEN for pair in pairs_of(cell)}
     for name in ROWS:

@@ -29,6 +29,9 @@ from retape.storage._memory import MemoryStore
 
 Store = SnapshotStore[Any]
 _LABEL = "snapshots of retape.torch"
+# Taken here: while something is recorded a program's tensors are watched that it hands
+# to NumPy, and copies of snapshots are none of these.
+_as_array = torch.Tensor.numpy
 
 
 class Away:
@@ -122,7 +125,7 @@ class Vault:
         self._write(away, content)
 
     def _write(self, away: Away, content: torch.Tensor) -> None:
-        value = content.numpy() if self.as_arrays else content
+        value = _as_array(content) if self.as_arrays else content
         self._store.put(away.place, value, away.nbytes)
 
 
