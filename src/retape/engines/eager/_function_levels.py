@@ -16,11 +16,21 @@ from torch import Tensor
 from retape._warn import warn
 from retape.engines.eager._errors import UnsupportedError
 
-_TRANSFORM_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-for _name in ("FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"):
-    _key = torch._C._parse_dispatch_key(_name)
-    assert _key is not None
-    _TRANSFORM_KEYS = _TRANSFORM_KEYS | torch._C.DispatchKeySet(_key)
+
+def key_set(*names: str) -> torch._C.DispatchKeySet:
+    """The levels of PyTorch's dispatcher that have these names."""
+    found: torch._C.DispatchKeySet | None = None
+    for name in names:
+        key = torch._C._parse_dispatch_key(name)
+        assert key is not None, name
+        each = torch._C.DispatchKeySet(key)
+        found = each if found is None else found | each
+    assert found is not None
+    return found
+
+
+TRANSFORMS = "FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"
+_BELOW_TRANSFORMS = key_set("AutocastCPU", *TRANSFORMS)
 _KEPT = (
     "A recomputation inside of transforms of `torch.func`, one in the other or around "
     "parameters with a graph of their own: what is saved for the backward of the inner "
@@ -41,7 +51,7 @@ def inside_of_transform() -> bool:
 
 @contextmanager
 def _below_transforms() -> Iterator[None]:
-    with torch._C._ExcludeDispatchKeyGuard(_TRANSFORM_KEYS):
+    with torch._C._ExcludeDispatchKeyGuard(_BELOW_TRANSFORMS):
         yield
 
 

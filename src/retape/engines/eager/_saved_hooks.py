@@ -14,9 +14,16 @@ def _autograd() -> Any:
 
 def hooks_are_on() -> bool:
     """Tell whether something is called for each tensor that this thread saves."""
-    module = _autograd()
-    enabled = module._saved_tensors_hooks_is_enabled()
-    return enabled and module._top_saved_tensors_default_hooks(False) is not None
+    return _refused() is None and _top() is not None
+
+
+def _top() -> Any:
+    return _autograd()._top_saved_tensors_default_hooks(False)
+
+
+def _refused() -> str | None:
+    """Why nobody may put hooks on in this thread; `None` if everybody may."""
+    return _autograd()._saved_tensors_hooks_get_disabled_error_message()
 
 
 @contextmanager
@@ -33,8 +40,7 @@ def without_hooks() -> Iterator[None]:
 @contextmanager
 def hooks_are_allowed() -> Iterator[None]:
     """Let hooks be put on inside, also where a transform allows nobody to."""
-    module = _autograd()
-    message = module._saved_tensors_hooks_get_disabled_error_message()
+    module, message = _autograd(), _refused()
     if message is None:
         yield
         return
@@ -54,11 +60,9 @@ def hooks_are_refused(why: str) -> Iterator[None]:
 
 def _pop_all() -> list[tuple[Any, Any]]:
     """Take all hooks off this thread's stack, the topmost first."""
-    module = _autograd()
     found: list[tuple[Any, Any]] = []
-    if not module._saved_tensors_hooks_is_enabled():  # of a transform further out
-        return found
-    while (hooks := module._top_saved_tensors_default_hooks(False)) is not None:
-        module._pop_saved_tensors_default_hooks()
+    while hooks_are_on():  # none are where a transform further out refuses them
+        hooks = _top()
+        _autograd()._pop_saved_tensors_default_hooks()
         found.append(hooks)
     return found

@@ -17,10 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from retape._warn import warn
 from retape.engines.eager._shared_change import SharedChange, Undo
 
-_WHY = "its operators are recorded"
-
-_reason = ""
-
 
 def being_compiled() -> bool:
     """Tell whether the compiler looks at the calls that are made now."""
@@ -38,21 +34,16 @@ def being_compiled() -> bool:
 
 
 @contextlib.contextmanager
-def compiled_code_runs_eagerly(why: str = _WHY) -> Iterator[None]:
+def compiled_code_runs_eagerly() -> Iterator[None]:
     """Where compiled code would be opaque, its Python code runs instead.
 
     Nothing can have been compiled before the compiler was imported, which takes long.
     The compiler's stance is that of the process.
-
-    Args:
-        why: What to tell the user if a compiled function is called: a clause.
     """
     if "torch._dynamo" not in sys.modules:
         yield
         return
-    global _reason
     with _stance.made():
-        _reason = why
         yield
 
 
@@ -69,9 +60,9 @@ def warn_of_compiled_code() -> bool:
         return False
     warn(
         "A function compiled by `torch.compile` was called under `recompute`. It runs "
-        f"eagerly there, since {_reason or _WHY}: results are those of the function "
-        "that is not compiled, and so is the speed. For a budget of compiled code, "
-        "compile the whole model with `torch.compile(model, backend="
+        "eagerly there, since its operators are recorded: results are those of the "
+        "function that is not compiled, and so is the speed. For a budget of compiled "
+        "code, compile the whole model with `torch.compile(model, backend="
         "retape.torch.CompilerBudget(...))`, without `recompute`."
     )
     return True

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from retape.engines.eager._errors import MutationError, UnsupportedError
 
@@ -83,7 +82,7 @@ def save_wrapper(
 ) -> SavedWrapper | SavedWhole | None:
     """Save the inner tensors of a wrapper; `None` if the tensor is none."""
     nested = bool(tensor.is_nested)
-    if not is_traceable_wrapper_subclass(tensor):
+    if not is_wrapper(type(tensor)):
         if isinstance(tensor, FakeTensor) or not _answers_itself(type(tensor)):
             return None
         return SavedWhole(tensor, -1 if tensor.is_inference() else tensor._version)

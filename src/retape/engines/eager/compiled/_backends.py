@@ -65,7 +65,6 @@ def _eagerly(
 def _by_inductor(
     graph: fx.GraphModule, inputs: Any, partitioner: Partitioner, options: Any
 ) -> Callable[..., Any]:
-    from torch._functorch import config as functorch_config
     from torch._inductor import list_mode_options
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
@@ -97,9 +96,9 @@ def _by_inductor(
             "by another one. Give one of the two."
         )
     # A graph from a cache would have been planned for another budget.
-    patches |= {"custom_partitioner_fn": Split(), "fx_graph_cache": False}
-    with functorch_config.patch(enable_autograd_cache=False):
-        compiled: Any = compile_fx(graph, inputs, config_patches=patches)
+    caches = dict.fromkeys(("fx_graph_cache", "fx_graph_remote_cache"), False)
+    patches |= {"custom_partitioner_fn": Split(), **caches}
+    compiled: Any = compile_fx(graph, inputs, config_patches=patches)
     return compiled
 
 

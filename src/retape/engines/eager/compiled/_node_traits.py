@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import SymBool, SymFloat, SymInt, Tensor, fx
 from torch._ops import OpOverload
-from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
@@ -14,6 +13,7 @@ from torch.utils.flop_counter import flop_registry
 from retape.engines.eager._kernel_workspace import workspace_bytes
 
 _CONVOLVE = torch.ops.aten.convolution.default
+_IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
 _CONVOLVE_BACK = torch.ops.aten.convolution_backward.default
 # Bytes of single numbers that a kernel wraps as tensors: 12 were seen at once.
 _WRAPPED = 64
@@ -119,7 +119,7 @@ def _copies(node: fx.Node, target: OpOverload) -> int:
             return copies + workspace_bytes(args).forward
         more = workspace_bytes((args[1], args[2], None, *args[4:10]))
         return copies + more.forward + more.reverse
-    return sum(t.nbytes for t in read if not is_non_overlapping_and_dense_or_false(t))
+    return sum(t.nbytes for t in read if not _IS_DENSE(t))
 
 
 def _argument(node: fx.Node, name: str) -> Any:

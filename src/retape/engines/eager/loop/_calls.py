@@ -13,6 +13,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from retape.engines.eager._errors import BudgetError, MutationError, UnsupportedError
 from retape.engines.eager._limits import BACKWARD_NUMBERS
@@ -166,6 +167,12 @@ class Calls:
             raise UnsupportedError(
                 f"a tensor of type `{type(tensor).__name__}` was read under "
                 "`recompute(mode='loop')`. Leave `mode` out."
+            )
+        if unpack_dual(tensor).tangent is not None:
+            raise UnsupportedError(
+                "a tensor of forward mode (`make_dual`) was read under "
+                "`recompute(mode='loop')`: in the backward its level is gone. Leave "
+                "`mode` out."
             )
         slot = self._new(-1, tensor, tensor.requires_grad)
         if tensor.requires_grad:

@@ -41,11 +41,9 @@ from retape.engines.eager.trace._random_state import Draws
 from retape.engines.eager.trace._report import Tally
 
 _set_grad = torch._C._set_grad_enabled
-_any_autocast = torch._C._is_any_autocast_enabled
 _NO_CALL: dict[str, Any] = {}
 
 
-_CALLS_ONLY = "`mode='loop'` notes calls of public functions"
 _LEAVE_OUT = "Leave `mode` out, or keep it out of the block."
 
 
@@ -76,6 +74,12 @@ class LoopRecorder(TorchFunctionMode):
         super().__init__()
         self.calls = calls
         self.refusal: Exception | None = None
+        accelerator = torch.accelerator.current_accelerator()
+        others = () if accelerator is None else (accelerator.type,)
+        self._devices = "cpu", *others
+
+    def _is_autocast(self) -> bool:
+        return any(map(torch.is_autocast_enabled, self._devices))
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -103,7 +107,7 @@ class LoopRecorder(TorchFunctionMode):
 
     def _call(self, func: Any, kind: CallKind, args: Any, kwargs: Any) -> Any:
         calls, grad = self.calls, self.calls.grad
-        if torch.is_grad_enabled() is not grad or _any_autocast():
+        if torch.is_grad_enabled() is not grad or self._is_autocast():
             raise UnsupportedError(
                 f"`{_name(func)}` was called under autocast, in inference mode or "
                 "inside an `autograd.Function`, which `recompute(mode='loop')` cannot "
@@ -193,13 +197,7 @@ class LoopBlock:
         self._scope = contextlib.ExitStack()
 
     def __enter__(self) -> "LoopBlock":
-        if torch.autograd.forward_ad._current_level >= 0:
-            raise UnsupportedError(
-                "`recompute(mode='loop')` cannot begin inside of a level of forward "
-                "mode (`dual_level`): in the backward that level is gone. Leave `mode` "
-                "out."
-            )
-        self._scope.enter_context(compiled_code_runs_eagerly(_CALLS_ONLY))
+        self._scope.enter_context(compiled_code_runs_eagerly())
         self._scope.enter_context(hooks_are_refused(_NO_HOOKS))
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self._scope.enter_context(CollectiveRefusal())

@@ -86,7 +86,7 @@ def build() -> bytes:
         include / "torch" / "csrc" / "api" / "include",
         sysconfig.get_paths()["include"],
     )
-    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     program = native_code.Program(
         (SOURCES / "module.cpp").read_text(encoding="utf-8"),
         ".cpp",

@@ -13,22 +13,22 @@ from torch import Tensor
 from torch import UntypedStorage as Storage
 
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._function_levels import TRANSFORMS, key_set
 
-_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-for _name in ("CUDA", "XPU", "MPS", "HPU", "PrivateUse1"):
-    _AUTOCAST = _AUTOCAST | torch._C.DispatchKeySet(
-        getattr(torch._C.DispatchKey, f"Autocast{_name}")
-    )
+_AUTOGRAD = "AutogradFunctionality", "AutogradOther", "AutogradNestedTensor"
+_DEVICES = "CPU", "CUDA", "XPU", "MPS", "HPU", "PrivateUse1"
+_WITHOUT_AUTOGRAD = key_set(*_AUTOGRAD)
 # A backward may run under `vmap` (`is_grads_batched`), which refuses random numbers, or
 # inside of another transform, which would take part in it.
-_ABOVE = _AUTOCAST
-for _name in (
-    "FuncTorchVmapMode", "VmapMode", "FuncTorchDynamicLayerFrontMode",
-    "FuncTorchDynamicLayerBackMode",
-):  # fmt: skip
-    _key = torch._C._parse_dispatch_key(_name)
-    assert _key is not None
-    _ABOVE = _ABOVE | torch._C.DispatchKeySet(_key)
+_ABOVE = key_set(
+    *_AUTOGRAD, *(f"Autocast{each}" for each in _DEVICES),
+    "FuncTorchVmapMode", "VmapMode", *TRANSFORMS,
+)  # fmt: skip
+
+
+def without_autograd() -> Any:
+    """A context in which operators have no graph, and are seen by all else."""
+    return torch._C._ExcludeDispatchKeyGuard(_WITHOUT_AUTOGRAD)
 
 
 class below_autograd:
@@ -38,21 +38,16 @@ class below_autograd:
     public way in. Gradient mode, which some kernels read, is restored.
     """
 
-    __slots__ = ("_grad", "_guards")
+    __slots__ = ("_grad", "_guard")
 
     def __enter__(self) -> None:
         self._grad = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
-        self._guards = (
-            torch._C._AutoDispatchBelowAutograd(),
-            torch._C._ExcludeDispatchKeyGuard(_ABOVE),
-        )
-        for guard in self._guards:
-            guard.__enter__()
+        self._guard = torch._C._ExcludeDispatchKeyGuard(_ABOVE)
+        self._guard.__enter__()
 
     def __exit__(self, *exception: object) -> None:
-        for guard in reversed(self._guards):
-            guard.__exit__(*exception)
+        self._guard.__exit__(*exception)
         torch._C._set_grad_enabled(self._grad)
 
 
@@ -127,7 +122,7 @@ def view_through(root: Tensor, seen: Geometry, wanted: Geometry) -> Tensor:
 
 def _flag(tensor: Tensor, geometry: Geometry) -> Tensor:
     if geometry.conj:
-        tensor = torch._conj(tensor)  # pyright: ignore[reportPrivateImportUsage]
+        tensor = tensor.conj()
     if geometry.neg:
         tensor = torch._neg_view(tensor)  # pyright: ignore[reportPrivateImportUsage]
     return tensor

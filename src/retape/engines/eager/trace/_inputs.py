@@ -72,6 +72,11 @@ class Received:
     saved: bool = False
 
 
+def whole_of(tensor: Tensor) -> Tensor:
+    """What a tensor is a view of, or the tensor."""
+    return tensor if tensor._base is None else tensor._base
+
+
 def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
     """Tell whether a tensor lies in memory of another library, such as NumPy's.
 
@@ -79,8 +84,7 @@ def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
     """
     if storage.resizable() or storage.nbytes() == 0:
         return False
-    whole = tensor._base if tensor._is_view() else tensor
-    return not isinstance(whole, torch.nn.Parameter)
+    return not isinstance(whole_of(tensor), torch.nn.Parameter)
 
 
 def without_history(tensor: Tensor) -> Tensor:

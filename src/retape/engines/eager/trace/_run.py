@@ -22,6 +22,7 @@ from retape.engines.eager.trace._geometry import (
     proxies,
     tensor_on,
     view_through,
+    without_autograd,
 )
 from retape.engines.eager.trace._holdings import TAG, Tail
 from retape.engines.eager.trace._inputs import Input
@@ -91,7 +92,6 @@ class Run:
         self.kept_result: Any = None
         self.names: Any = None  # a policy by the names of regions
         self.inside: list[str] = []
-        self.native: Any = None
         self.compiled = False  # its record is that of the accelerator, or would be
 
     def end_of_recording(self) -> None:
@@ -181,7 +181,7 @@ class Run:
                 with trace.streams.at_home():
                     self.sweep.fetch(handle)
                 storage = trace.held.storages[slot]
-            with torch._C._AutoDispatchBelowAutograd():
+            with without_autograd():
                 return trace.streams.hand_out(tensor_on(storage, handle.geometry))
 
     def dropped(self, handle: Handle) -> None:
@@ -189,8 +189,6 @@ class Run:
         with self.lock:
             if handle.number < 0:
                 self.living -= 1
-            elif self.native is not None:
-                self.native.dropped(self, handle)
             else:
                 self._dropped(handle.slot, handle.number)
             if not self.living and not self.recording:
@@ -290,7 +288,7 @@ class ForeignView:
     def value(self) -> Tensor:
         """The tensor, if its storage is as it was."""
         tensor = self.known.value()
-        with torch._C._AutoDispatchBelowAutograd():
+        with without_autograd():
             if self.geometry is self.root:
                 return tensor_on(tensor.untyped_storage(), self.geometry)
             return view_through(tensor, self.root, self.geometry)

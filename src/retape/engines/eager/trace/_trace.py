@@ -41,6 +41,7 @@ from retape.engines.eager.trace._inputs import (
     InputGradient,
     Received,
     is_exposed,
+    whole_of,
     without_history,
 )
 from retape.engines.eager.trace._signature import Signature
@@ -112,10 +113,9 @@ class Trace:
         version = -1 if tensor.is_inference() else tensor._version
         self.foreign[slot] = Input(without_history(tensor), version, nbytes, storage)
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
-            whole = tensor._base if tensor._is_view() else tensor
-            if whole is not None and (whole.is_nested or not whole.is_contiguous()):
-                whole = None
-            self._gets_gradient(slot, whole)
+            whole = whole_of(tensor)
+            lies_close = not whole.is_nested and whole.is_contiguous()
+            self._gets_gradient(slot, whole if lies_close else None)
         self.on_host &= tensor.device.type in ("cpu", "meta")
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
