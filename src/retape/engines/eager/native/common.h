@@ -16,7 +16,6 @@
 #include <structmember.h>
 
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -70,23 +69,8 @@ inline int64_t as_int(PyObject* number) {
 
 inline Ref number(int64_t value) { return Ref::checked(PyLong_FromLongLong(value)); }
 
-inline Ref attribute(PyObject* object, PyObject* name) {
-  return Ref::checked(PyObject_GetAttr(object, name));
-}
-
-// The attribute of an object, or null if it has none.
-inline Ref peek(PyObject* object, PyObject* name) {
-  PyObject* found = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  check(PyObject_GetOptionalAttr(object, name, &found));
-#else
-  check(_PyObject_LookupAttr(object, name, &found));
-#endif
-  return Ref(found);
-}
-
-inline int64_t int_attribute(PyObject* object, PyObject* name) {
-  return as_int(attribute(object, name).get());
+inline Ref member(const Ref& object, const char* name) {
+  return Ref::checked(PyObject_GetAttrString(object.get(), name));
 }
 
 // An attribute in `__slots__`, reached by its offset.
@@ -130,10 +114,6 @@ inline void put(PyObject* list, int64_t index, Ref value) {
   check(PyList_SetItem(list, index, value.release()));
 }
 
-inline void put(PyObject* list, int64_t index, int64_t value) {
-  check(PyList_SetItem(list, index, number(value).release()));
-}
-
 inline int64_t item(PyObject* list, int64_t index) {
   return as_int(PyList_GET_ITEM(list, index));
 }
@@ -154,9 +134,8 @@ inline bool has(PyObject* dict, PyObject* key) {
 // Interned names and the layout of the Python classes, read once.
 struct Names {
 #define RETAPE_NAMES(X)                                                            \
-  X(_retape) X(relieve) X(needed_by_snapshot) X(before_write) X(of)      \
-  X(outputs) X(single) X(root) X(pack) X(adopt) X(root_of) X(drop_from_tail)       \
-  X(let_go) X(acquire) X(release) X(nbytes)
+  X(_retape) X(relieve) X(needed_by_snapshot) X(before_write) X(of)                \
+  X(pack) X(adopt) X(root_of) X(drop_from_tail) X(let_go) X(acquire) X(release)
 #define RETAPE_DECLARE(name) PyObject* name = PyUnicode_InternFromString(#name);
   RETAPE_NAMES(RETAPE_DECLARE)
 #undef RETAPE_DECLARE
@@ -209,6 +188,14 @@ inline PyObject* new_instance(PyObject* type, Py_ssize_t items = 0) {
   PyObject* made = kind->tp_alloc(kind, items);
   if (made == nullptr) fail();
   return made;
+}
+
+// What Python holds for us; it is deleted with the capsule.
+template <typename T>
+Ref capsule(T* made, const char* name) {
+  return Ref::checked(PyCapsule_New(made, name, [](PyObject* self) {
+    delete static_cast<T*>(PyCapsule_GetPointer(self, PyCapsule_GetName(self)));
+  }));
 }
 
 // The garbage collector need not look at an object that is part of no cycle.

@@ -29,13 +29,10 @@ PyObject* setup(PyObject*, PyObject* types) {
   END_HANDLE_TH_ERRORS
 }
 
-// open(trace, run, kind_of, watched) -> session
+// open(trace, run, kind_of) -> session
 PyObject* open(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
-  auto* session = new Session(args[0], args[1], args[2], args[3] == Py_True);
-  return PyCapsule_New(session, SESSION, [](PyObject* self) {
-    delete static_cast<Session*>(PyCapsule_GetPointer(self, SESSION));
-  });
+  return capsule(new Session(args[0], args[1], args[2]), SESSION).release();
   END_HANDLE_TH_ERRORS
 }
 
@@ -91,15 +88,7 @@ PyObject* unpacker(PyObject*, PyObject* slowly) {
 // hold(owner, counter, holdings, computed)
 PyObject* call_hold(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
-  Holder{Ref::borrowed(args[0]), Ref::borrowed(args[1]), args[2]}.hold(args[3]);
-  Py_RETURN_NONE;
-  END_HANDLE_TH_ERRORS
-}
-
-// dropped(run, handle)
-PyObject* call_dropped(PyObject*, PyObject* const* args, Py_ssize_t) {
-  HANDLE_TH_ERRORS
-  dropped(args[0], args[1]);
+  hold_computed(Ref::borrowed(args[0]), Ref::borrowed(args[1]), args[2], args[3]);
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -133,7 +122,6 @@ PyMethodDef methods[] = {
     {"packer", packer, METH_O, nullptr},
     {"unpacker", unpacker, METH_O, nullptr},
     RETAPE_FAST("hold", call_hold),
-    RETAPE_FAST("dropped", call_dropped),
     RETAPE_FAST("needed_steps", call_needed_steps),
     RETAPE_FAST("run_steps", call_run_steps),
     {nullptr, nullptr, 0, nullptr}};

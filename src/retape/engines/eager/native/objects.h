@@ -62,37 +62,39 @@ inline void hang_buffer(
 
 // The buffer on a storage, whosever it is, borrowed from it; or null.
 inline PyObject* any_buffer_on(PyObject* storage) {
-  return peek(storage, names->_retape).get();
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  check(PyObject_GetOptionalAttr(storage, names->_retape, &found));
+#else
+  check(_PyObject_LookupAttr(storage, names->_retape, &found));
+#endif
+  return Ref(found).get();
+}
+
+// Add a holder of a slot; the first storage given for it stays.
+inline void hold(PyObject* holdings, PyObject* slot, PyObject* storage) {
+  PyObject* counts = layout->Holdings_counts(holdings);
+  PyObject* before = lookup(counts, slot);
+  check(PyDict_SetItem(
+      counts, slot, number(before == nullptr ? 1 : as_int(before) + 1).get()));
+  if (before == nullptr)
+    check(PyDict_SetItem(layout->Holdings_storages(holdings), slot, storage));
 }
 
 // Hold the storages of tensors that were computed again, by slot.
-struct Holder {
-  Ref owner, counter;
-  PyObject* holdings;
-
-  void hold(PyObject* computed) const {
-    PyObject *slot = nullptr, *root = nullptr;
-    for (Py_ssize_t k = 0; PyDict_Next(computed, &k, &slot, &root);) {
-      const at::Tensor& tensor = THPVariable_Unpack(root);
-      const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
-      if (any_buffer_on(storage.get()) == nullptr)
-        hang_buffer(
-            storage.get(), owner, counter, Ref::borrowed(slot),
-            number(static_cast<int64_t>(tensor.storage().nbytes())));
-      add(slot, storage.get());
-    }
+inline void hold_computed(
+    const Ref& owner, const Ref& counter, PyObject* holdings, PyObject* computed) {
+  PyObject *slot = nullptr, *root = nullptr;
+  for (Py_ssize_t k = 0; PyDict_Next(computed, &k, &slot, &root);) {
+    const at::Tensor& tensor = THPVariable_Unpack(root);
+    const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+    if (any_buffer_on(storage.get()) == nullptr)
+      hang_buffer(
+          storage.get(), owner, counter, Ref::borrowed(slot),
+          number(static_cast<int64_t>(tensor.storage().nbytes())));
+    hold(holdings, slot, storage.get());
   }
-
-  // Add a holder of a slot; the first storage given for it stays.
-  void add(PyObject* slot, PyObject* storage) const {
-    PyObject* counts = layout->Holdings_counts(holdings);
-    PyObject* before = lookup(counts, slot);
-    check(PyDict_SetItem(
-        counts, slot, number(before == nullptr ? 1 : as_int(before) + 1).get()));
-    if (before == nullptr)
-      check(PyDict_SetItem(layout->Holdings_storages(holdings), slot, storage));
-  }
-};
+}
 
 // Take one holder of a slot away.
 inline void release(PyObject* holdings, PyObject* slot) {

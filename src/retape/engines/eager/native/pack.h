@@ -28,7 +28,7 @@ inline void add_to_tail(
   check(PyDict_SetItem(all_windows, slot, list.get()));
   layout->Tail_nbytes.add(tail, bytes);
   layout->Trace_saved.add(session.trace.get(), bytes);
-  session.hold(slot, storage);
+  hold(session.held.get(), slot, storage);
 }
 
 inline void count_handle(Session& session, PyObject* slot) {

@@ -174,11 +174,6 @@ inline void relieve_if_full(Session& session) {
     Ref::checked(PyObject_CallMethodNoArgs(session.keeper, names->relieve));
 }
 
-inline void run_below(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
-  op.callBoxed(stack);
-}
-
 // The mode is off the stack meanwhile: what the trace does for itself is no step.
 inline void record(
     Session& session, const Call& call, bool own, const c10::OperatorHandle& op,
@@ -211,12 +206,12 @@ inline void record_slowly(
   original->dispatch(op, stack);
   const Ref signature = Ref::borrowed(layout->Trace_latest(session.trace.get()));
   if (signature.get() == Py_None) return;
-  made.outputs = outputs_of(signature.get());
-  Known known{signature, attribute(signature.get(), names->single).get() == Py_True,
-              int_attribute(signature.get(), names->nbytes),
-              attribute(signature.get(), names->root), made.outputs};
+  made.outputs = outputs_of(signature);
+  Known known{signature, member(signature, "single").get() == Py_True,
+              as_int(member(signature, "nbytes").get()), member(signature, "root"),
+              made.outputs};
   if (known.root.get() == Py_None) known.root = Ref();
-  layout->Signature_native.set(signature.get(), capsule(std::move(made)));
+  layout->Signature_native.set(signature.get(), capsule(new Template(std::move(made)), TEMPLATE));
   session.known.insert_or_assign(key, std::move(known));
 }
 
@@ -242,13 +237,13 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (wraps(arguments)) return original->dispatch(op, stack);
   const OpInfo& info = session->info(op);
   if (info.view) {
+    const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
     const pybind11::gil_scoped_release nogil;
-    return run_below(op, stack);
+    return op.callBoxed(stack);
   }
   const bool backward = torch::autograd::get_current_graph_task_id() != -1 &&
       !c10::GradMode::is_enabled();
-  if (session->watched || backward ||
-      session->paused(session->recorder) == Py_True ||
+  if (backward || session->paused(session->recorder) == Py_True ||
       session->opaque(session->recorder) == Py_True)
     return original->dispatch(op, stack);
   session->scratch.clear();
@@ -261,9 +256,9 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   {
     const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
     ordinary = find_reads(*session, call, info, arguments);
-    const auto found = session->known.find(std::string_view(call.key));
+    const auto found = session->known.find(call.key);
     if (ordinary && found != session->known.end()) call.known = &found->second;
-    if (call.known != nullptr && info.plain) 
+    if (call.known != nullptr && info.plain)
       return record(*session, call, info.own, op, stack);
   }
   if (call.known != nullptr) return original->dispatch(op, stack);

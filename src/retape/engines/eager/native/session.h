@@ -19,15 +19,6 @@ struct Known {
   std::vector<int64_t> outputs;
 };
 
-struct Transparent {
-  using is_transparent = void;
-  size_t operator()(std::string_view text) const {
-    return std::hash<std::string_view>{}(text);
-  }
-};
-template <typename T>
-using Table = std::unordered_map<Key, T, Transparent, std::equal_to<>>;
-
 class Session {
  public:
   // Strong, but for the recorder, which owns the session.
@@ -35,10 +26,9 @@ class Session {
       handle_slots, alive, slot_handles, kind_of;
   PyObject *recorder = nullptr, *keeper = nullptr;
   Slot paused, opaque;  // of the recorder
-  bool watched;  // under `verify` or a policy every call goes the long way
   std::unordered_map<const void*, OpInfo> operators;
-  Table<Known> known;
-  Table<Ref> geometry_table;
+  std::unordered_map<Key, Known> known;
+  std::unordered_map<Key, Ref> geometry_table;
   Key scratch;  // for the key of the present call
 
   // A slot or a step as one object, in however many lists it is noted: a new one of 32
@@ -58,14 +48,14 @@ class Session {
     return found;
   }
 
-  Session(PyObject* trace, PyObject* run, PyObject* kind_of, bool watched);
+  Session(PyObject* trace, PyObject* run, PyObject* kind_of);
 
   const OpInfo& info(const c10::OperatorHandle& op);
 
   PyObject* geometry_of(const at::Tensor& tensor) {
     key_.clear();
     add_geometry(key_, tensor);
-    const auto found = geometry_table.find(std::string_view(key_));
+    const auto found = geometry_table.find(key_);
     if (found != geometry_table.end()) return found->second.get();
     const Ref wrapped = Ref::checked(THPVariable_Wrap(tensor));
     Ref made = Ref::checked(
@@ -105,22 +95,13 @@ class Session {
   // Give the storage of a result a slot, unless it has one.
   bool make(const at::Tensor& tensor, const Known& call, int64_t step);
 
-  void hold(PyObject* slot, PyObject* storage) const {
-    Holder{owner, counter, held.get()}.add(slot, storage);
-  }
-
  private:
   std::vector<Ref> indices_;
   std::unordered_map<int64_t, Ref> sizes_;
   Key key_;
 };
 
-inline Ref member(const Ref& object, const char* name) {
-  return Ref::checked(PyObject_GetAttrString(object.get(), name));
-}
-
-inline Session::Session(
-    PyObject* trace_, PyObject* run_, PyObject* kind_of_, bool watched_)
+inline Session::Session(PyObject* trace_, PyObject* run_, PyObject* kind_of_)
     : trace(Ref::borrowed(trace_)),
       run(Ref::borrowed(run_)),
       owner(member(trace, "owner")),
@@ -138,8 +119,7 @@ inline Session::Session(
       handle_slots(member(run, "handle_slots")),
       alive(member(run, "alive")),
       slot_handles(member(run, "slot_handles")),
-      kind_of(Ref::borrowed(kind_of_)),
-      watched(watched_) {}
+      kind_of(Ref::borrowed(kind_of_)) {}
 
 inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
   const void* which = &op.schema();

@@ -8,11 +8,17 @@ namespace retape {
 
 using Key = std::string;
 
+using Integers = c10::SmallVector<int64_t, 5>;
+
+// A geometry as numbers.
 struct Sight {
-  c10::SmallVector<int64_t, 5> size, stride;
+  Integers size, stride;
   int64_t offset;
   c10::ScalarType dtype;
   bool conj, neg;
+
+  Sight(Integers size, Integers stride, int64_t offset, c10::ScalarType dtype, bool conj, bool neg)
+      : size(std::move(size)), stride(std::move(stride)), offset(offset), dtype(dtype), conj(conj), neg(neg) {}
 
   explicit Sight(const at::Tensor& tensor)
       : size(tensor.sizes().begin(), tensor.sizes().end()),
@@ -38,9 +44,9 @@ struct Place {
 // Where the new storages are in a result.
 using Outputs = std::vector<int64_t>;
 
-inline Outputs outputs_of(PyObject* signature) {
+inline Outputs outputs_of(const Ref& signature) {
   Outputs found;
-  const Ref results = attribute(signature, names->outputs);
+  const Ref results = member(signature, "outputs");
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(results.get()); ++k)
     found.push_back(as_int(PyTuple_GET_ITEM(results.get(), k)));
   return found;
@@ -181,24 +187,22 @@ inline Template make_template(
 
 inline constexpr const char* TEMPLATE = "retape.template";
 
-inline Ref capsule(Template made) {
-  return Ref::checked(PyCapsule_New(new Template(std::move(made)), TEMPLATE, [](PyObject* self) {
-    delete static_cast<Template*>(PyCapsule_GetPointer(self, TEMPLATE));
-  }));
-}
-
-// `root` through the geometry of a template; `root` is below autograd.
-inline at::Tensor look(const at::Tensor& root, const Sight& wanted) {
-  if (wanted.seen_on(root)) return root;
+// A new tensor below autograd.
+inline at::Tensor tensor_on(c10::Storage storage, c10::DispatchKeySet keys, const Sight& wanted) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(root.storage()), root.key_set(),
-      c10::scalarTypeToTypeMeta(wanted.dtype));
+      std::move(storage), keys, c10::scalarTypeToTypeMeta(wanted.dtype));
   impl->set_storage_offset(wanted.offset);
   impl->set_sizes_and_strides(c10::IntArrayRef(wanted.size), c10::IntArrayRef(wanted.stride));
   at::Tensor made{std::move(impl)};
   made._set_conj(wanted.conj);
   made._set_neg(wanted.neg);
   return made;
+}
+
+// `root`, which is below autograd, through the geometry of a template.
+inline at::Tensor look(const at::Tensor& root, const Sight& wanted) {
+  if (wanted.seen_on(root)) return root;
+  return tensor_on(root.storage(), root.key_set(), wanted);
 }
 
 }  // namespace retape

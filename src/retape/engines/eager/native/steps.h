@@ -33,7 +33,7 @@ inline const Template* template_of(PyObject* step) {
 inline int64_t end_of_made(PyObject* step) {
   const Template* call = template_of(step);
   const size_t outputs =
-      call ? call->outputs.size() : outputs_of(PyTuple_GET_ITEM(step, 0)).size();
+      call ? call->outputs.size() : outputs_of(Ref::borrowed(PyTuple_GET_ITEM(step, 0))).size();
   return as_int(PyTuple_GET_ITEM(step, 2)) + static_cast<int64_t>(outputs) +
          PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3));
 }

@@ -12,52 +12,28 @@ namespace retape {
 
 inline constexpr const char* SIGHT = "retape.sight";
 
-struct Window {
-  std::vector<int64_t> size, stride;
-  int64_t offset;
-  c10::ScalarType dtype;
-  bool conj, neg;
-};
-
-inline std::vector<int64_t> integers(const Ref& tuple) {
-  std::vector<int64_t> made;
+inline Integers integers(const Ref& tuple) {
+  Integers made;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple.get()); ++k)
     made.push_back(as_int(PyTuple_GET_ITEM(tuple.get(), k)));
   return made;
 }
 
 // A `Geometry` as numbers, kept on it.
-inline const Window& window_of(PyObject* geometry) {
+inline const Sight& sight_of(PyObject* geometry) {
   Ref kept = Ref::borrowed(layout->Geometry_native(geometry));
   if (kept.get() == Py_None) {
     const Ref seen = Ref::borrowed(geometry);
     const Ref dtype = member(seen, "dtype");
-    auto* made = new Window{
+    auto* made = new Sight(
         integers(member(seen, "size")), integers(member(seen, "stride")),
         as_int(member(seen, "offset").get()),
         reinterpret_cast<THPDtype*>(dtype.get())->scalar_type,
-        member(seen, "conj").get() == Py_True, member(seen, "neg").get() == Py_True};
-    kept = Ref::checked(PyCapsule_New(made, SIGHT, [](PyObject* self) {
-      delete static_cast<Window*>(PyCapsule_GetPointer(self, SIGHT));
-    }));
+        member(seen, "conj").get() == Py_True, member(seen, "neg").get() == Py_True);
+    kept = capsule(made, SIGHT);
     layout->Geometry_native.set(geometry, kept);
   }
-  return *static_cast<Window*>(PyCapsule_GetPointer(kept.get(), SIGHT));
-}
-
-inline at::Tensor tensor_on(PyObject* storage, const Window& window) {
-  c10::Storage memory = THPStorage_Unpack(storage);
-  const c10::DispatchKeySet keys(c10::computeDispatchKey(
-      window.dtype, c10::kStrided, memory.device()));
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      std::move(memory), keys, c10::scalarTypeToTypeMeta(window.dtype));
-  impl->set_storage_offset(window.offset);
-  impl->set_sizes_and_strides(
-      c10::IntArrayRef(window.size), c10::IntArrayRef(window.stride));
-  at::Tensor made{std::move(impl)};
-  if (window.conj) made._set_conj(true);
-  if (window.neg) made._set_neg(true);
-  return made;
+  return *static_cast<Sight*>(PyCapsule_GetPointer(kept.get(), SIGHT));
 }
 
 inline bool is_handle(PyObject* saved) {
@@ -96,9 +72,12 @@ inline Ref unpack(PyObject* saved) {
     if (PyDict_CheckExact(storages)) storage = lookup(storages, slot);
     if (storage == nullptr) return Ref();
   }
-  if (!on_default_stream(THPStorage_Unpack(storage).device())) return Ref();
-  return Ref::checked(
-      THPVariable_Wrap(tensor_on(storage, window_of(layout->Handle_geometry(saved)))));
+  const c10::Storage& memory = THPStorage_Unpack(storage);
+  if (!on_default_stream(memory.device())) return Ref();
+  const Sight& seen = sight_of(layout->Handle_geometry(saved));
+  const c10::DispatchKeySet keys(
+      c10::computeDispatchKey(seen.dtype, c10::kStrided, memory.device()));
+  return Ref::checked(THPVariable_Wrap(tensor_on(memory, keys, seen)));
 }
 
 inline void decrement_stages(PyObject* run, PyObject* trace, int64_t which, PyObject* slot) {

@@ -106,7 +106,6 @@ class Recorder(OperatorWatch):
         module = None if trace.without_values else native_for(trace)
         watched = trace.verify or trace.keep is not None
         self._native: Any = None if watched else module
-        run.native = module
         # Compiled code knows one stream of its own, the default one.
         handles = module if trace.streams.default else None
         self.pack: Callable[[torch.Tensor], Any] = run.pack
@@ -114,7 +113,7 @@ class Recorder(OperatorWatch):
         if handles is not None:
             self.unpack = handles.unpacker(unpack)
         if module is not None and not watched:
-            self._session = module.open(trace, run, traits_of, watched)
+            self._session = module.open(trace, run, traits_of)
             self.pack = self.pack if handles is None else module.packer(self._session)
 
     def __enter__(self) -> "Recorder":
