@@ -83,41 +83,6 @@ warn_if_untried('9.9.0')
 UserWarning says: pass `verify=True`
 grad(recompute(memory='1MB', verify=True)(chain))
 
-recompute(chain)
-says: Say `recompute(memory="1GB")(function)`
-function = chain
-grad(recompute(memory='1GB')(function))
-says: write `@recompute(memory="1GB")`
-@recompute(memory='1GB')
-def f(x):
-    return chain(x)
-grad(f)
-
-recompute('1MB')
-PlanError says: Say `recompute(memory='1MB')`
-grad(recompute(memory='1MB')(chain))
-
-recompute(0.5)
-says: Say `recompute(memory="1GB")` or `recompute(snapshots=8)`  as:
-    recompute(snapshots=8)
-grad(recompute(snapshots=8)(chain))
-
-recompute('much')
-says: Say `recompute(memory="1GB")`
-grad(recompute(memory='1GB')(chain))
-
-recompute(2_000_000)
-says: Say `recompute(memory=2000000)`
-grad(recompute(memory=2000000)(chain))
-
-recompute(20)
-says: or `recompute(snapshots=20)`
-grad(recompute(snapshots=20)(chain))
-
-recompute(retape.within('1 MB'))
-says: Say `recompute(plan={})`
-grad(THE_CODE(chain))
-
 checkpoint(chain, leaf(), determinism_check='all')
 says: pass `debug=True`
 grad(lambda x: checkpoint(chain, x, debug=True))

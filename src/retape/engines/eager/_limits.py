@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from retape._bytes import parse_bytes
+from retape.engines.eager._errors import PlanError
 from retape.plan._base import Plan
 from retape.plan._support import CHAIN, RECOMPUTE, check_plan
 
@@ -90,6 +91,19 @@ class Limits:
     snapshots: int | None
     stage: int
     keep_tail: bool = True
+
+
+def check_callable(value: object, advice: str) -> None:
+    """Refuse what is no function.
+
+    Raises:
+        PlanError: If it cannot be called.
+    """
+    if not callable(value):
+        raise PlanError(
+            f"A value of type `{type(value).__name__}` was passed, which cannot be "
+            f"called. {advice}"
+        )
 
 
 def read_bytes(memory: int | float | str | Plan) -> int:

@@ -14,7 +14,7 @@ from torch.utils import checkpoint as pytorch
 
 from retape._arguments import word_of
 from retape.engines.eager._errors import PlanError, UnsupportedError
-from retape.engines.eager._limits import Limits
+from retape.engines.eager._limits import Limits, check_callable
 from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.api._recompute import Recomputation
 from retape.engines.eager.record._policy import (
@@ -76,11 +76,7 @@ def checkpoint(
     """
     del use_reentrant, preserve_rng_state, early_stop
     policy = as_collection(policy)
-    if not callable(function):
-        raise PlanError(
-            f"`function` is of type `{type(function).__name__}`, which cannot be "
-            "called. Pass the function first, and then its arguments."
-        )
+    check_callable(function, "Pass the function first, and then its arguments.")
     values = "; for a check of values pass `debug=True`"
     word_of("determinism_check", determinism_check, ("default", "none"), values)
     if policy is not None and context_fn is not None:

@@ -14,11 +14,10 @@ from typing import Any
 from retape._bytes import format_bytes
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError
-from retape.engines.eager._limits import ample_budget, read_bytes
+from retape.engines.eager._limits import ample_budget, check_callable, read_bytes
 from retape.engines.eager.analysis._least_memory import least_memory
 from retape.engines.eager.analysis._measure import measure
-from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
-from retape.engines.eager.api._argument_checks import check_callable
+from retape.engines.eager.analysis._measured import whole_mark
 from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._record_shapes import record_shapes
 from retape.engines.eager.plan._book import UNITS, choose, expect
@@ -197,7 +196,6 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     check_callable(function, "Pass the module or function first, then its arguments.")
     recorder = record_shapes(function, args, kwargs, 1)
     tight, keeper = recorder.run, recorder.keeper
-    there = recorder.lifetimes.there()
     tensors = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight.nbytes
     least = ample_budget(tensors, keeper.bare)
     nothing_saved = not tight.living
@@ -207,8 +205,7 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     if nothing_saved:
         return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1, lambda _: 0.0)
     enough = ample_budget(keeper.enough, keeper.bookkeeping)
-    end = ForwardEnd.of(run)._replace(there=there)
-    measured = measure(run, UNITS, end)
+    measured = measure(run, UNITS)
     known = Program(whole_mark(run), measured=measured, estimated=enough)
     expect(known)
     share = _shares(known)

@@ -12,17 +12,13 @@ from retape._arguments import whole, word_of
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._function_levels import Levels, inside_of_transform
-from retape.engines.eager._limits import Limits, read_bytes, read_plan
+from retape.engines.eager._limits import Limits, check_callable, read_bytes, read_plan
 from retape.engines.eager._saved_hooks import hooks_are_allowed, hooks_are_on
 from retape.engines.eager._torch_compile import (
     being_compiled,
     compiled_code_runs_eagerly,
 )
 from retape.engines.eager._wrapper_tensors import refusal_of
-from retape.engines.eager.api._argument_checks import (
-    budget_by_name,
-    check_callable,
-)
 from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._estimate import (
     Estimate,
@@ -229,7 +225,6 @@ def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
     scope.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, unpack))
 
 
-@budget_by_name
 def recompute(
     *,
     memory: int | float | str | Plan | None = None,
@@ -277,9 +272,9 @@ def recompute(
         A context manager and decorator, with a `report`.
 
     Raises:
-        PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, by
-            name, the plan is not one for a run of unknown length, or an argument is
-            not of its kind.
+        PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, the
+            plan is not one for a run of unknown length, or an argument is not of its
+            kind.
         StoreError: Inside, if a snapshot cannot be written; in the backward, if it
             cannot be read.
         BudgetError: On leaving, if the program cannot be reversed in `memory`; at once,
