@@ -14,7 +14,7 @@ from tests.engines.eager.support.seams import forget
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lets_go", [False, True])
-def test_what_a_program_holds_itself_is_seen_beforehand(lets_go: bool) -> None:
+def test_what_an_estimated_program_holds_itself_is_learned(lets_go: bool) -> None:
     chain, memory, reports = net(), 1_700_000, list[Any]()
     hoarder = Hoarder(chain, 52, lets_go)
     estimate(lambda x: hoarder(x).sum(), torch.ones(256, 48))

@@ -11,7 +11,7 @@ from tests.judges.torch.rows import row
 
 BUDGETS = 5
 # Programs that hold no more than their records show, so that none leaves its plan.
-PROGRAMS = ["scan", "skips", "heads", "random_3"]
+PROGRAMS = ["scan", "hooked", "heads", "random_3"]
 
 
 def estimated(program: str) -> Any:

@@ -20,7 +20,6 @@ from typing import Any
 
 from retape.engines.eager._record_bytes import analysis_bytes, deep_bytes
 from retape.engines.eager.analysis._columns import Columns
-from retape.engines.eager.analysis._lifetimes import OwnPeaks
 from retape.engines.eager.analysis._measured import (
     ForwardEnd,
     Measured,
@@ -54,13 +53,9 @@ def measure(run: Run, most: int, end: ForwardEnd | None = None) -> Measured:
         *(late[k] - uses.tape(cuts[k], cuts[k + 1]).keys() for k in parts),
         late[-1],
     ]
-    own = OwnPeaks(uses, Columns.of(trace), end.there)
+    columns = Columns.of(trace)
     units = [
-        unit._replace(
-            lingering=sizes.lingering(cuts[k], alone[k]),
-            own_peak=own.of(cuts[k], cuts[k + 1], states[k], taped=True),
-            own_advance_peak=own.of(cuts[k], cuts[k + 1], states[k], taped=False),
-        )
+        unit._replace(lingering=sizes.lingering(cuts[k], alone[k]))
         for k, unit in enumerate(sizes.units(cuts, states))
     ]
     found = Measured(
@@ -75,7 +70,7 @@ def measure(run: Run, most: int, end: ForwardEnd | None = None) -> Measured:
         Packed(tuple, [step.reads for step in trace.steps]),
         array("i", trace.producer),
         array("q", trace.nbytes),
-        array("q", own.needs.tobytes()),
+        array("q", (columns.kernel + columns.made_bytes).tobytes()),
         end.kept + _cotangents_kept(run) + end.outside,
         end.outside,
         array("q", costs),

@@ -12,7 +12,6 @@ from itertools import accumulate, islice
 from typing import Generic, NamedTuple, Self, TypeVar, overload
 
 from retape.engines.eager._limits import record_in
-from retape.engines.eager.analysis._lifetimes import HeldSpan
 from retape.engines.eager.analysis._unit_sizes import Unit
 from retape.engines.eager.analysis._uses import Slots
 from retape.engines.eager.trace._run import Run
@@ -148,13 +147,11 @@ class ForwardEnd(NamedTuple):
         alive: Which saved tensors there were.
         outside: Bytes that the program itself held.
         kept: Bytes that the record kept for good.
-        there: What the program itself held, and where; `None` if nobody has looked.
     """
 
     alive: bytes
     outside: int
     kept: int
-    there: Sequence[HeldSpan] | None = None
 
     @classmethod
     def of(cls, run: Run) -> Self:

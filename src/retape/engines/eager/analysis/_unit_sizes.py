@@ -31,9 +31,6 @@ class Unit(NamedTuple):
         cotangent: Bytes of the cotangent of the state after it.
         lingering: Bytes that the unit before saved at its end: the program's own run
             holds them while this one begins.
-        own_peak: Most bytes while the program itself runs it, with its tape, if it was
-            seen what the program holds; else 0.
-        own_advance_peak: The same without its tape.
     """
 
     advance: float
@@ -47,8 +44,6 @@ class Unit(NamedTuple):
     reverse_peak: int
     cotangent: int
     lingering: int = 0
-    own_peak: int = 0
-    own_advance_peak: int = 0
 
 
 class UnitSizes:

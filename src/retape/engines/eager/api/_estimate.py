@@ -3,7 +3,8 @@
 The program is run once on tensors that have shapes and no values. Its record says all
 that plans are made from: what each operator makes, what autograd saves, what costs how
 much. So the least budget, and what a plan recomputes in a larger one, are those that
-`recompute` will find.
+`recompute` will find, unless the program holds more in local variables than a record
+shows: a first run shows that, and later ones have a plan with less room.
 """
 
 from collections.abc import Callable, Sequence

@@ -13,12 +13,11 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
-from retape.engines.eager.analysis._lifetimes import Lifetimes
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._dispatch_mode import (
     Recorder,
@@ -31,32 +30,9 @@ from retape.engines.eager.trace._run import Run
 from retape.engines.eager.trace._trace import Trace
 
 
-class ShapesRecorder(Recorder):
-    """Looks, before each operator, at what the program holds itself.
-
-    Attributes:
-        lifetimes: What it has seen.
-    """
-
-    def __init__(self, run: Run, keeper: Keeper) -> None:
-        super().__init__(run, keeper)
-        self.lifetimes = Lifetimes(run)
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Run one operator."""
-        self.lifetimes.look()
-        result = super().__torch_dispatch__(func, types, args, kwargs)
-        for each in tree_leaves(result):
-            if isinstance(each, Tensor):
-                self.lifetimes.made(each.untyped_storage())
-        return result
-
-
 def record_shapes(
     function: Callable[..., Any], args: Any, kwargs: Any, memory: int
-) -> ShapesRecorder:
+) -> Recorder:
     """Record one run on tensors without values; its graph is still alive.
 
     Raises:
@@ -79,7 +55,7 @@ def record_shapes(
     run = Run(Trace(), Tally())
     run.trace.without_values = True
     keeper, run.sweep = Keeper(run, limits), Sweep(run, limits)
-    recorder = ShapesRecorder(run, keeper)
+    recorder = Recorder(run, keeper)
     recorder.shapes = shapes
     hooks = torch.autograd.graph.saved_tensors_hooks(
         lambda tensor: run.pack(shapes(tensor)), unpack
@@ -89,11 +65,10 @@ def record_shapes(
         with ExitStack() as scope:
             # The compiler would compile the recorder itself; nothing runs to warn of.
             run.trace.warned = True
-            eagerly = compiled_code_runs_eagerly("`estimate` has shapes alone")
+            eagerly = compiled_code_runs_eagerly()
             for each in (eagerly, mode, hooks, recorder):
                 scope.enter_context(each)
             result = function(*args, **kwargs)
-        recorder.lifetimes.look()
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise UnsupportedError(
             f"The program reads values: `{error}`. What it does depends on them, so it "

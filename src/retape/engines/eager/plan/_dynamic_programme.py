@@ -185,7 +185,7 @@ class Optimum:
         row[:need] = np.inf
         peak = lingering = 0
         for k in range(s + 1, n):
-            peak = self._advance_peak(peak, s, k, True)
+            peak = self._advance_peak(peak, s, k)
             lingering = max(lingering, self.units[k - 1].lingering)
             way = np.full_like(row, np.inf)
             held = self._least[s][k - s - 1] + np.float32(self._stored(s, k))
@@ -293,11 +293,10 @@ class Optimum:
     def _need(self, s: int, t: int, first: bool) -> int:
         """Room that taping and reversing a unit takes, the state before it held."""
         unit = self.units[s]
-        peak, beside = unit.tape_peak, self.units[t - 1].cotangent
+        beside = self.units[t - 1].cotangent
         if first:
-            peak = max(peak, unit.own_peak)
             beside = unit.lingering + self.overhang
-        return int(self._up(max(unit.reverse_peak, peak + beside)))
+        return int(self._up(max(unit.reverse_peak, unit.tape_peak + beside)))
 
     def _split(self, s: int, t: int, room: int, first: bool) -> int:
         """The best unit before which to split."""
@@ -318,11 +317,10 @@ class Optimum:
         """Copies for a split at k: its state is put away, the one before s read."""
         return float(self._copies[k]) + float(self._copies[s])
 
-    def _advance_peak(self, peak: int, s: int, k: int, first: bool = False) -> int:
+    def _advance_peak(self, peak: int, s: int, k: int) -> int:
         """The most bytes while the units from s to k are run without a tape."""
-        unit, passed = self.units[k - 1], self.widths[s][k - 1] if k - 1 > s else 0
-        own = unit.own_advance_peak if first else 0
-        return max(peak, max(unit.advance_peak, own) + passed)
+        passed = self.widths[s][k - 1] if k - 1 > s else 0
+        return max(peak, self.units[k - 1].advance_peak + passed)
 
     def _up(self, nbytes: Any) -> Any:
         """Levels that hold so many bytes."""

@@ -66,8 +66,6 @@ def _with_state(unit: Unit, state: Sequence[int]) -> Unit:
         advance_peak=unit.advance_peak + nbytes,
         tape_peak=unit.tape_peak + nbytes,
         reverse_peak=unit.reverse_peak + nbytes,
-        own_peak=unit.own_peak and unit.own_peak + nbytes,
-        own_advance_peak=unit.own_advance_peak and unit.own_advance_peak + nbytes,
     )
 
 
