@@ -21,18 +21,16 @@ from torch.utils._pytree import tree_leaves
 from retape.driver._health import Fault
 from retape.engines.eager.health._graph import (
     Grads,
-    is_of_leaf,
-    largest,
-    number,
-    operators,
-    sizes,
-)
-from retape.engines.eager.health._places import (
     Line,
     Modules,
     calling_line,
+    is_of_leaf,
+    largest,
     line_of,
     module_of,
+    number,
+    operators,
+    sizes,
 )
 from retape.storage._trees._magnitude import described
 

@@ -6,7 +6,6 @@ rules lead the rest.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -39,24 +38,11 @@ class ExpectedPlan(UnitSchedule):
         measured: The run that it was made from.
         outside: Bytes that the program itself may hold at its end.
         others: What the program may follow if its first unit is not this plan's.
-        excess: Bytes that it held beyond what there was room for, if it left for that.
-        overhang: Bytes that it held itself then, if that was while it ran.
-        on_leaving: Called once, when the program leaves the plan.
     """
 
     measured: Measured = field(kw_only=True)
     outside: int = field(kw_only=True)
     others: "list[ExpectedPlan]" = field(default_factory=list["ExpectedPlan"])
-    excess: int = 0
-    overhang: int = 0
-    on_leaving: "Callable[[ExpectedPlan], None] | None" = None
-
-    def leave(self, excess: int = 0, overhang: int = 0) -> None:
-        """The rest is done without this plan; whoever made it is told."""
-        if not self.broken:
-            self.broken, self.excess, self.overhang = True, excess, overhang
-            if self.on_leaving is not None:
-                self.on_leaving(self)
 
     def put_away(self, trace: Trace) -> None:
         """Move snapshots into the store, and the tapes that are to go there."""

@@ -25,7 +25,7 @@ from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
 from retape.engines.eager.plan._in_store import copy_cost, units_in_store
 from retape.engines.eager.plan._planned_forward import ExpectedPlan
-from retape.engines.eager.plan._rehearse import rehearse
+from retape.engines.eager.plan._way_back import rehearse
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._schedule import Descent
 
