@@ -183,21 +183,18 @@ class PlannedKeeper(Keeper):
         plan, memory = self.plan, self._limits.memory
         measured = plan.measured
         self.leave_to_record(0 if memory is None else measured.record_in(memory))
-        plan.states, plan.cuts = measured.states, [0]
+        plan.states, plan.cuts, self._seen = measured.states, [0], 0
         self._taped = 0 in plan.descents[0].taped
         self._wake_up_in_time()
 
     def _follow(self) -> None:
         """Look whether the next unit begins here, or the program is another one."""
         plan, trace, measured = self.plan, self._run.trace, self.plan.measured
-        unit, ends = len(plan.cuts), (*measured.cuts[:-1], math.inf)
-        if len(trace.steps) >= ends[unit]:
-            same = measured.agrees(unit, self._run)
-        elif trace.counter.live <= trace.limit or self._is_same_so_far():
+        unit = len(plan.cuts)
+        due = unit < len(measured.units) and len(trace.steps) >= measured.cuts[unit]
+        if not due and (trace.counter.live <= trace.limit or self._is_same_so_far()):
             return
-        else:
-            same = False
-        if same:
+        if due and measured.agrees(unit, self._run):
             self._come_to(unit)
         elif unit == 1 and plan.turn(len(trace.steps)):
             self._take_up()
@@ -206,16 +203,19 @@ class PlannedKeeper(Keeper):
             self.leave()
 
     def _is_same_so_far(self) -> bool:
-        """Whether this unit has made what was measured: where bytes run short, asked.
+        """Whether what was made since the last look is what was measured.
 
-        What the next operator takes is read off the plan. That of another program let
-        one of linear layers take 1,433 bytes more than its budget of 40,039.
+        Asked where bytes run short: what the next operator takes is read off the plan,
+        and that of another program let one of linear layers take 1,433 bytes more than
+        its budget of 40,039.
         """
         trace, measured = self._run.trace, self.plan.measured
-        first, _ = measured.counts[len(self.plan.cuts) - 1]
-        made = slice(first, len(trace.nbytes))
-        found = trace.nbytes[made], trace.producer[made]
-        return found == (list(measured.nbytes[made]), list(measured.producer[made]))
+        made, self._seen = range(self._seen, len(trace.nbytes)), len(trace.nbytes)
+        return len(trace.nbytes) <= len(measured.nbytes) and all(
+            trace.nbytes[slot] == measured.nbytes[slot]
+            and trace.producer[slot] == measured.producer[slot]
+            for slot in made
+        )
 
     def _need(self) -> int:
         """Bytes that the operator about to run may add."""
