@@ -59,7 +59,7 @@ SEAMS = {
     "retape.engines.eager.plan._book": "plans are forgotten between tests",
     "retape.engines.eager.trace._operator_traits": "against PyTorch's schemas",
     # Devices, containers and processes that are not here.
-    "retape.engines.eager.api._available_bytes": "a container's limit",
+    "retape.engines.eager._limits": "a container's limit",
     "retape.engines.eager.keep._copies": "a device that copies by itself",
     "retape.storage._trees._tensors": "a tensor of a device that is missing",
     "retape.storage._sharded": "threads in the place of processes",
@@ -87,7 +87,7 @@ PATCHED = {
         "retape._native_code.", "retape.engines.vlad.compiler.load.",
     ),
     "devices, containers and processes": (
-        "retape.engines.eager.api._available_bytes.", "retape.engines.eager.keep.",
+        "retape.engines.eager._limits.", "retape.engines.eager.keep.",
         "retape._forked.", "retape.engines.jaxpr.sizing._cost_model.CACHE",
         "retape.engines.jaxpr.primitives._host_buffer.HOST",
     ),

@@ -1,21 +1,27 @@
-"""Bytes that kernels on a CPU take inside, beyond copies of what they read and make.
+"""Bytes that kernels take inside, beyond copies of what they read and make.
 
-Convolutions lay images out in blocks of channels, and write a small image out as a
-matrix with a row for each number of the result. Without AVX-512 gradients of dilated
-kernels, of those beyond the image and of volumes take such a matrix, and the weight
-four times, in each thread. A fused recurrent layer (oneDNN) makes a workspace for its
-backward, which autograd saves as one of the results, and holds all gates of all steps
-and copies of the weights. Measured with PyTorch 2.13 and oneDNN 3, for one and four
-threads.
+On a CPU they are reckoned. Convolutions lay images out in blocks of channels, and
+write a small image out as a matrix with a row for each number of the result. Without
+AVX-512 gradients of dilated kernels, of those beyond the image and of volumes take
+such a matrix, and the weight four times, in each thread. A fused recurrent layer
+(oneDNN) makes a workspace for its backward, which autograd saves as one of the
+results, and holds all gates of all steps and copies of the weights. Measured with
+PyTorch 2.13 and oneDNN 3, for one and four threads.
 
 Fourier transforms (MKL) put the dimensions that they go along last, in a copy; to real
 numbers along several of them they go in two steps.
 
 What other kernels take is not in a budget: kernels wider than 13 or of one channel each
 beyond 3 by 3, a matrix in each thread; where channels lie last, blocks of the weights.
+
+On a GPU the caching allocator tells. The first time that an operator runs on operands
+of some sizes, what was asked of it meanwhile, less its results, is what its kernel
+took: libraries for products, convolutions, recurrent layers and attention work in such
+memory. Its backward is taken to need as much; on the way back nobody sees where a
+kernel begins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -161,3 +167,50 @@ def _of_recurrent_layer(sequence: Any, hidden: int) -> Workspace:
     return Workspace(
         found.forward + _ALIGNMENT, found.reverse, found.beforehand + _ALIGNMENT
     )
+
+
+# By operator and sizes of operands: some hundred for a model, for the whole process.
+_taken: dict[tuple[Any, tuple[int, ...]], int] = {}
+
+
+def run_and_measure(
+    signature: Any,
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Run an operator for the first time in a record; its signature gets the bytes."""
+    device = next((a.device for a in args if isinstance(a, torch.Tensor)), None)
+    if device is None or device.type != "cuda":
+        return func(*args, **kwargs)
+    known = signature.func, signature.sizes
+    taken = _taken.get(known)
+    if taken is None:
+        before = _asked_for(device)
+        result = func(*args, **kwargs)
+        taken = max(0, _asked_for(device) - before - _result_bytes(args, result))
+        _taken[known] = taken
+    else:
+        result = func(*args, **kwargs)
+    if taken:  # what works in memory of its own holds no tensors on the way
+        signature.spare = 0
+        signature.workspace = signature.reverse_workspace = taken
+    return result
+
+
+def _asked_for(device: torch.device) -> int:
+    """All bytes that the allocator was ever asked for; it does not know what for."""
+    counts = torch.cuda.memory_stats(device)
+    return counts.get("requested_bytes.all.allocated", 0)
+
+
+def _result_bytes(args: tuple[Any, ...], result: Any) -> int:
+    """Bytes of the storages that an operator made."""
+    given = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
+    results = result if isinstance(result, tuple | list) else (result,)
+    made = {
+        each.untyped_storage()._cdata: each.untyped_storage().nbytes()
+        for each in results
+        if isinstance(each, torch.Tensor) and each.layout is torch.strided
+    }
+    return sum(nbytes for key, nbytes in made.items() if key not in given)

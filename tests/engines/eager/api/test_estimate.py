@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import retape.torch
 from retape import BudgetError, UnsupportedError
-from retape.engines.eager.api import _available_bytes as available
+from retape.engines.eager import _limits as available
 from tests.judges.torch.models import MODELS
 from tests.judges.torch.rows import least, row, run
 

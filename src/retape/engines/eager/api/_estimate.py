@@ -15,11 +15,14 @@ from typing import Any
 from retape._bytes import format_bytes
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError
-from retape.engines.eager._limits import ample_budget, check_callable, read_bytes
+from retape.engines.eager._limits import (
+    ample_budget,
+    automatic_budget,
+    check_callable,
+    read_bytes,
+)
 from retape.engines.eager.analysis._least_memory import least_memory
-from retape.engines.eager.analysis._measure import measure
-from retape.engines.eager.analysis._measured import whole_mark
-from retape.engines.eager.api._available_bytes import automatic_budget
+from retape.engines.eager.analysis._measured import measure, whole_mark
 from retape.engines.eager.api._record_shapes import record_shapes
 from retape.engines.eager.plan._book import UNITS, choose, expect
 from retape.engines.eager.plan._planned_forward import ExpectedPlan

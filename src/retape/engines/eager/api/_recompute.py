@@ -12,14 +12,19 @@ from retape._arguments import whole, word_of
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._function_levels import Levels, inside_of_transform
-from retape.engines.eager._limits import Limits, check_callable, read_bytes, read_plan
+from retape.engines.eager._limits import (
+    Limits,
+    automatic_budget,
+    check_callable,
+    read_bytes,
+    read_plan,
+)
 from retape.engines.eager._saved_hooks import hooks_are_allowed, hooks_are_on
 from retape.engines.eager._torch_compile import (
     being_compiled,
     compiled_code_runs_eagerly,
 )
 from retape.engines.eager._wrapper_tensors import refusal_of
-from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._estimate import (
     Estimate,
     estimated_budget,
@@ -29,10 +34,9 @@ from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import Store, as_store, keep_in
 from retape.engines.eager.loop._recorder import LoopBlock, in_loop
 from retape.engines.eager.plan._book import Ledger, expect, ledger_for
-from retape.engines.eager.plan._in_store import is_unlimited, price_of
 from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper
-from retape.engines.eager.plan._program import Program
+from retape.engines.eager.plan._program import Program, is_unlimited, price_of
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
 from retape.engines.eager.record._policy import Policy, as_function
 from retape.engines.eager.record._regions import RegionNames

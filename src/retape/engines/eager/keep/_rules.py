@@ -33,7 +33,7 @@ from retape.engines.eager.keep._place_snapshot import (
     place_snapshot,
     put_away,
 )
-from retape.engines.eager.trace._schedule import Schedule, chain_of
+from retape.engines.eager.trace._report import Schedule, chain_of
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run

@@ -14,8 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from retape.engines.eager.analysis._measure import measure
-from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
+from retape.engines.eager.analysis._measured import ForwardEnd, measure, whole_mark
 from retape.engines.eager.plan._planned_forward import ExpectedPlan
 from retape.engines.eager.plan._program import KnownPlan, Program, Recent
 from retape.engines.eager.trace._run import Run

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from retape.engines.eager.analysis._unit_sizes import Unit
-from retape.engines.eager.trace._schedule import Descent
+from retape.engines.eager.trace._report import Descent
 
 LARGEST = 60_000_000
 """Entries looked at by the programme: about a second."""

@@ -19,8 +19,8 @@ from retape.engines.eager.keep._place_snapshot import (
     snapshot_here,
 )
 from retape.engines.eager.plan._way_back import UnitSchedule
+from retape.engines.eager.trace._report import Descent
 from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._schedule import Descent
 from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.schedule._action import Action
 

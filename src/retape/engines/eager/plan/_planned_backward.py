@@ -13,8 +13,7 @@ from sys import maxsize
 
 from retape.engines.eager._limits import SMALL_BUDGET, Limits
 from retape.engines.eager._record_bytes import analysis_bytes
-from retape.engines.eager.analysis._measure import cut_run
-from retape.engines.eager.analysis._measured import widths_of
+from retape.engines.eager.analysis._measured import cut_run, widths_of
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
 from retape.engines.eager.analysis._uses import Slots, Uses
@@ -23,8 +22,8 @@ from retape.engines.eager.plan._dynamic_programme import Optimum
 from retape.engines.eager.plan._program import FEWEST_ENTRIES
 from retape.engines.eager.plan._way_back import UnitSchedule, path_to, tapes_in
 from retape.engines.eager.replay._backward import Sweep, Tape
+from retape.engines.eager.trace._report import Descent, Schedule
 from retape.engines.eager.trace._run import Handle, Run
-from retape.engines.eager.trace._schedule import Descent, Schedule
 from retape.engines.eager.trace._step import Snapshot
 
 _RUN_AGAIN = (

@@ -20,8 +20,8 @@ from retape.engines.eager.keep._place_snapshot import (
 )
 from retape.engines.eager.plan._way_back import UnitSchedule
 from retape.engines.eager.trace._geometry import storage_refcount
+from retape.engines.eager.trace._report import Schedule
 from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._schedule import Schedule
 from retape.engines.eager.trace._trace import Trace
 
 _MEASURED = (

@@ -22,7 +22,7 @@ from typing import Any
 from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._uses import Slots
 from retape.engines.eager.keep._place_snapshot import put_away
-from retape.engines.eager.trace._schedule import Descent
+from retape.engines.eager.trace._report import Descent
 from retape.engines.eager.trace._step import steps_making
 from retape.engines.eager.trace._trace import Trace
 

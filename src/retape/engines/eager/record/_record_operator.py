@@ -8,9 +8,9 @@ from torch import Tensor
 from torch import UntypedStorage as Storage
 
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._kernel_workspace import run_and_measure
 from retape.engines.eager._torch_compile import warn_of_compiled_code
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
-from retape.engines.eager.record._device_workspace import run_and_measure
 from retape.engines.eager.record._record_collective import (
     has_storage,
     hold_results,

@@ -21,8 +21,8 @@ from retape.engines.eager._errors import PlanError
 from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.keep._place_snapshot import PartBegin, snapshot_here
 from retape.engines.eager.record._dispatch_mode import active_recorder
+from retape.engines.eager.trace._report import Region
 from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._schedule import Region
 
 
 @dataclass(frozen=True, slots=True)
