@@ -95,9 +95,7 @@ def deep_bytes(*items: Any) -> int:
         if isinstance(item, _NUMBERS) or id(item) in seen or isinstance(item, type):
             continue
         seen.add(id(item))
-        if isinstance(item, dict):
-            stack += [*item, *item.values()]
-        elif isinstance(item, _CONTAINERS):
+        if isinstance(item, _CONTAINERS):
             stack += item
         elif type(item).__module__.startswith("retape."):
             names = getattr(type(item), "__slots__", ())

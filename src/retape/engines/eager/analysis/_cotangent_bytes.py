@@ -69,8 +69,6 @@ def _formula_bytes(
 def kernel_bytes(
     trace: Trace, signature: Signature, reads: Sequence[int], made: range
 ) -> int:
-    """The bytes that the kernel of a step takes for itself while it runs."""
-    if not signature.copying:
-        return 0
+    """The bytes that a kernel that works on copies takes for itself while it runs."""
     copies = sum(trace.nbytes[slot] for slot in {*reads, *made})
     return copies + signature.workspace - signature.scratch_bytes

@@ -113,8 +113,6 @@ def tensor_on(storage: Storage, geometry: Geometry) -> Tensor:
 
 def view_through(root: Tensor, seen: Geometry, wanted: Geometry) -> Tensor:
     """`root`, whose geometry is `seen`, through another geometry."""
-    if wanted is seen:
-        return root
     if wanted.dtype is seen.dtype and wanted.plain and seen.plain:
         return torch.as_strided(root, wanted.size, wanted.stride, wanted.offset)
     return tensor_on(root.untyped_storage(), wanted)

@@ -103,10 +103,6 @@ class Holdings:
         else:
             del self.counts[slot], self.storages[slot]
 
-    def count(self, slot: int) -> int:
-        """The number of holders of `slot`."""
-        return self.counts.get(slot, 0)
-
     def settle(self) -> None:
         """Wait for storages on their way out of the device: they still take memory."""
         if self.elsewhere is not None:

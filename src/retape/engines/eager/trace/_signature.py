@@ -170,10 +170,6 @@ def constant_key(value: Any) -> Any:
         False
     """
     kind = value.__class__
-    if kind is int or value is None:
-        return value
-    if kind is list or kind is tuple:
-        return (kind, *(constant_key(item) for item in value))
     if kind is float or kind is bool or kind is complex:
         return (kind, repr(value))
     return value
