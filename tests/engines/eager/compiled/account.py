@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from retape import UnsupportedError
 from retape.engines.eager.compiled._count import ancestors, storages_of
-from retape.engines.eager.compiled._joint import End, Joint
+from retape.engines.eager.compiled._joint import Joint
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def closure(joint: Joint, wanted: Iterable[int], saved: Collection[int]) -> Clos
     Raises:
         UnsupportedError: If a value can be neither saved nor computed again.
     """
-    end, inputs = joint.end, joint.inputs
+    inputs = joint.inputs
     kept: set[int] = set()
     again: set[int] = set()
     todo = list(wanted)
@@ -40,13 +40,13 @@ def closure(joint: Joint, wanted: Iterable[int], saved: Collection[int]) -> Clos
         node = todo.pop()
         if node in again or node in kept:
             continue
-        if end[node] is End.RUNS_AGAIN:
+        if joint.runs_again(node):
             if node in saved and joint.savable[node]:
                 kept.add(node)
             else:
                 again.add(node)
                 todo += inputs[node]
-        elif end[node] is End.NEITHER:
+        elif joint.is_lost(node):
             raise UnsupportedError(
                 f"`{joint.nodes[node].target}` of the compiled graph gives other "
                 "values when it runs again, and its result cannot be saved. "

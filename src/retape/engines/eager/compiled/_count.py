@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from retape.engines.eager._errors import UnsupportedError
-from retape.engines.eager.compiled._joint import End, Joint
+from retape.engines.eager.compiled._joint import Joint
 
 
 class Count(NamedTuple):
@@ -49,11 +49,11 @@ class PlanCounter:
     def __init__(self, joint: Joint, usual: Collection[int]) -> None:
         self.joint = joint
         self.counted = 0
-        self._choice = [end is End.RUNS_AGAIN for end in joint.end]
+        self._choice = [*map(joint.runs_again, range(len(joint.nodes)))]
         reached = ancestors(joint, joint.needed, self._choice)
         self.reached = reached[::-1]
         self.again = [k for k in reached if self._choice[k]]
-        self._lost = {k for k in reached if joint.end[k] is End.NEITHER}
+        self._lost = set(filter(joint.is_lost, reached))
         self._read_backward()
         self._read_storages()
         self.cost = [

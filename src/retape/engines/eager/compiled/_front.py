@@ -100,9 +100,7 @@ class Exchange:
         self._joint = joint = counter.joint
         self._random = random.Random(0)
         self._needed = frozenset(joint.needed)
-        self._choice = {
-            k for k in counter.reached if joint.pure[k] and not joint.given[k]
-        }
+        self._choice = {k for k in counter.reached if joint.runs_again(k)}
         self._values = {
             k for k in self._choice if joint.savable[k] and not joint.view[k]
         }
@@ -306,7 +304,7 @@ def _cheapest(counter: PlanCounter, price: float) -> frozenset[int]:
         inside, outside = (node, 0), (node, 1)
         weight = _weight(joint, node, price)
         flow.add_edge(inside, outside, capacity=weight)
-        if not joint.given[node] and joint.pure[node]:
+        if joint.runs_again(node):
             flow.add_edge("forward", inside, capacity=float(counter.cost[node]))
             for source in joint.inputs[node]:
                 flow.add_edge((source, 1), inside, capacity=inf)

@@ -6,7 +6,6 @@ nodes takes milliseconds.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -24,15 +23,6 @@ from retape.engines.eager.compiled._node_traits import (
     traffic,
     workspace,
 )
-
-
-class End(Enum):
-    """How the backward comes by a value of the forward."""
-
-    RUNS_AGAIN = 0
-    GIVEN = 1
-    HAS_TO_BE_SAVED = 2
-    NEITHER = 3
 
 
 @dataclass(frozen=True)
@@ -78,21 +68,13 @@ class Joint:
     gradients: Sequence[int]
     first: int
 
-    @cached_property
-    def end(self) -> list[End]:
-        """How the backward comes by each value, unless one is saved by choice."""
-        return [
-            End.GIVEN
-            if given
-            else End.RUNS_AGAIN
-            if pure
-            else End.HAS_TO_BE_SAVED
-            if savable
-            else End.NEITHER
-            for given, pure, savable in zip(
-                self.given, self.pure, self.savable, strict=True
-            )
-        ]
+    def runs_again(self, node: int) -> bool:
+        """Tell whether the backward may run a node again, unless its value is saved."""
+        return self.pure[node] and not self.given[node]
+
+    def is_lost(self, node: int) -> bool:
+        """Tell whether the backward can come by its value in no way."""
+        return not (self.given[node] or self.pure[node] or self.savable[node])
 
     @cached_property
     def direct(self) -> frozenset[int]:
