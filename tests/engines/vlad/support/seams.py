@@ -87,7 +87,7 @@ def intermediate(text: str) -> Any:
 
 def c_of(text: str, name: str = "program") -> str:
     """The C code of a program."""
-    return _pipeline.compile_program(program_of(text, name)).text
+    return _pipeline.compile_program(program_of(text, name)).whole.text
 
 
 def compile_with(patch: pytest.MonkeyPatch, *flags: str, quickly: bool = False) -> None:

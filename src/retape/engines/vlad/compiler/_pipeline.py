@@ -12,11 +12,13 @@ source -> data    language/_reader            characters to lists with positions
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from retape.engines.vlad.compiler.adjoint._emit_parts import NOTHING_TYPED, typed_text
 from retape.engines.vlad.compiler.emit._emit import Emission
-from retape.engines.vlad.compiler.ir._c_text import files_of
+from retape.engines.vlad.compiler.emit._parts import is_large
+from retape.engines.vlad.compiler.ir._c_text import NEXT_FILE
 from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
 from retape.engines.vlad.compiler.ir._ir import Lowered
@@ -27,35 +29,76 @@ from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
 from retape.engines.vlad.compiler.typed._typed_functions import (
     Typable,
     differentiates,
-    is_seldom_boxed,
+    seldom_boxed,
 )
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._program import Program, deep_recursion
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class ProgramText:
     """A program in C, with what the host needs to speak about it.
 
     Attributes:
-        module: The program in the intermediate form, of which `text` is the C.
+        text: Its files, one after the other.
         places: Where the continuation of each frame's code stands.
+        is_brief: Whether typed code that gives up has no boxed form in it.
         is_large: Whether the C compiler is to think less of each line.
-        is_typed: Whether its speed is that of typed code.
-        typed: Those functions that are typed code, too, as such.
     """
 
-    module: Lowered
     text: str
     places: dict[int, Where]
-    is_large: bool = False
-    is_typed: bool = False
-    typed: Lowered = field(default_factory=Lowered)
+    is_brief: bool
+    is_large: bool
 
     @property
     def files(self) -> tuple[str, ...]:
         """What is compiled apart."""
-        return files_of(self.text)
+        return tuple(self.text.split(NEXT_FILE))
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A program as C may be made of it.
+
+    Attributes:
+        module: The program in the intermediate form.
+        typed: Those functions that are typed code, too, as such.
+        live: What its functions and continuations need.
+        lines: The C of typed code.
+        given_up: The functions whose boxed form is needed where typed code gives up,
+            and nowhere else.
+    """
+
+    module: Lowered
+    typed: Lowered
+    live: Liveness
+    lines: Sequence[str]
+    given_up: frozenset[int]
+
+    @cached_property
+    def whole(self) -> ProgramText:
+        """All of the program in C."""
+        return self._text(frozenset())
+
+    @cached_property
+    def brief(self) -> ProgramText:
+        """The same without what is seldom needed.
+
+        Of a loop with a branch and its gradient, the rest takes as long to compile.
+        """
+        return self._text(self.given_up) if self.given_up else self.whole
+
+    def _text(self, given_up: frozenset[int]) -> ProgramText:
+        with deep_recursion():
+            emission = Emission(self.module, self.live, given_up)
+        between = [] if given_up else [NEXT_FILE]
+        return ProgramText(
+            "\n".join([*emission.lines(), *between, *self.lines, ""]),
+            emission.places,
+            is_brief=bool(given_up),
+            is_large=is_large(self.module),
+        )
 
 
 def compile_program(program: Program) -> Compiled:
@@ -65,12 +108,9 @@ def compile_program(program: Program) -> Compiled:
         live = Liveness(module)
         typable = Typable(module, live)
         lines, typed = _typed(program, typable)
-        is_typed = bool(typed.functions) and _is_closed(program)
-        is_typed = is_typed and is_seldom_boxed(typable)
-        emission = Emission(module, live)
-        text = emission.text(lines)
-    places = emission.places
-    return Compiled(module, text, places, emission.is_large, is_typed, typed)
+        is_brief = bool(typed.functions) and _is_closed(program)
+        given_up = seldom_boxed(typable) if is_brief else frozenset[int]()
+    return Compiled(module, typed, live, lines, given_up)
 
 
 def _is_closed(program: Program) -> bool:

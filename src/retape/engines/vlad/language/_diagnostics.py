@@ -103,3 +103,7 @@ class TooLong(VladError):
 
 class RunError(VladError):
     """A program that went wrong while it ran."""
+
+
+class GaveUp(Exception):
+    """Typed code cannot do a run, which boxed code begins again."""

@@ -24,7 +24,8 @@ typedef struct Request {
 
 /* Run a body; on a fault, leave the levels and shadows as they were. */
 static int guarded(void (*body)(Request *), Request *q) {
-  jmp_buf here, *outer = G.handler;
+  jmp_buf here;
+  void *outer = G.handler;
   int level = G.level, shadows = G.shadows, planned = G.planned, pauses = G.pauses;
   int64_t saved = G.saved;
   G.k = G.result = NOTHING;

@@ -42,6 +42,9 @@
 #define PRIMAL(a, text, site) \
   (LIKELY(is_double(a)) ? unbox(a) : (G.k = k, strip(a, text, site)))
 
+/* A function whose boxed form is in another object: see `Compiled.brief`. */
+#define GIVEN_UP fail(GAVE_UP_TYPED, "", -1, NOTHING, NOTHING);
+
 #define UNCONS(a, site, whole)                                    \
   if (UNLIKELY(tag_of(a) != TAG_PAIR)) {                          \
     G.k = k;                                                      \

@@ -4,7 +4,6 @@
 #ifndef VLAD_ELEMENTARY_H
 #define VLAD_ELEMENTARY_H
 
-#include <math.h>
 #include "value.h"
 
 static inline double vlad_modulo(double a, double b) {

@@ -11,7 +11,7 @@ _Noreturn void fail(enum Fault fault, const char *op, int32_t site, Val value, V
   G.fault_site = site;
   G.fault_value = value;
   G.fault_other = other;
-  longjmp(*G.handler, 1);
+  longjmp(*(jmp_buf *)G.handler, 1);
 }
 
 /* Memory that had so many bytes, or none, with so many: all of it is taken here. */

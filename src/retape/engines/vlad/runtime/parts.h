@@ -12,7 +12,11 @@ enum { TO_RESUME, TO_ENTER, TO_OPERATE, TO_PAUSE_RETURN, TO_PAUSE, TO_FUNCTION }
 
 typedef int (*Part)(int);
 
-static struct Exchange {
+/* Of the program: its parts, and those that frames and functions lead into. */
+extern const Part parts[];
+extern const uint16_t part_of_code[], part_of_function[];
+
+extern struct Exchange {
   Val *hp;
   Val k, ret, s0, s1, s2;
   int64_t fuel, need;

@@ -1,10 +1,11 @@
-/* A program's run, in the C file that has its parts and the tables of them: what is to be
-   done next is done here, or by the part that has it. */
+/* A run of boxed code: what is to be done next is done here, or by the part that has it. */
 
 #ifndef VLAD_RUN_PARTS_H
 #define VLAD_RUN_PARTS_H
 
 #include "parts.h"
+
+struct Exchange X;
 
 int run_slice(Val frame, int64_t fuel) {
   Val *hp = G.hp;

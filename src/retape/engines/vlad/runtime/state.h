@@ -3,10 +3,6 @@
 #ifndef VLAD_STATE_H
 #define VLAD_STATE_H
 
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 #include "value.h"
 
 typedef struct Chunk {
@@ -133,7 +129,7 @@ typedef struct {
   Val result;
   int32_t site;
   /* a fault, for the host to tell */
-  jmp_buf *handler;
+  void *handler; /* a jmp_buf */
   enum Fault fault;
   int32_t fault_site;
   Val fault_value, fault_other;

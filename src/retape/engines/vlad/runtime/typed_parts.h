@@ -7,6 +7,11 @@
 
 enum { DO_POP, DO_STOP, DO_END, DO_GIVE_UP, DO_CALL };
 
+/* Of the program. */
+extern int (*const record_parts[])(int);
+extern const uint16_t record_part_of_code[], record_part_of_entry[],
+    record_part_of_function[];
+
 #define RECORD_PART_END                                           \
   STOP: __attribute__((unused)); next = DO_STOP; goto LEAVE;      \
   GIVE_UP: __attribute__((unused)); next = DO_GIVE_UP;            \

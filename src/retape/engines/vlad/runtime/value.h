@@ -9,8 +9,7 @@
 #ifndef VLAD_VALUE_H
 #define VLAD_VALUE_H
 
-#include <stdint.h>
-#include <string.h>
+#include "library.h"
 
 typedef uint64_t Val;
 

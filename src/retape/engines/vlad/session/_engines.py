@@ -21,7 +21,7 @@ from retape.engines.vlad.evaluators._direct_evaluator import HALT, Converter, Hy
 from retape.engines.vlad.evaluators._image import Codec
 from retape.engines.vlad.evaluators._image import KeptMachine as KeptEvaluatorMachine
 from retape.engines.vlad.evaluators._machine import EvaluatorMachine
-from retape.engines.vlad.language._diagnostics import RunError
+from retape.engines.vlad.language._diagnostics import GaveUp, RunError
 from retape.engines.vlad.language._program import Program, deep_recursion
 from retape.engines.vlad.language._reader import show_constant
 from retape.engines.vlad.session._disk import Disk, digest, is_outermost
@@ -40,6 +40,7 @@ from retape.plan._base import Plan
 
 if TYPE_CHECKING:
     from retape.driver._run import Outcome
+    from retape.engines.vlad.compiler._pipeline import ProgramText
     from retape.engines.vlad.compiler.load._leaf_call import LeafCall
     from retape.engines.vlad.compiler.load._native import Counted
 
@@ -158,24 +159,30 @@ class CompiledEngine:
 
     def __init__(self, program: Program, setting: Setting) -> None:
         from retape.engines.vlad.compiler._pipeline import compile_program
-        from retape.engines.vlad.compiler.load._c_compiler import build, effort_for
-        from retape.engines.vlad.compiler.load._native import Native
 
         self.setting = setting
-        self._leaf_calls: dict[str, LeafCall] = {}
+        self._program = program
         self.compiled = compile_program(program)
+        self._begin(self.compiled.brief)
+
+    def _begin(self, text: "ProgramText", *, arrays: bool = False) -> None:
+        """Compile and load what has no state yet."""
+        from retape.engines.vlad.compiler.load._c_compiler import build
+        from retape.engines.vlad.compiler.load._native import Native
+
         checkpoint = weakref.WeakMethod(self._checkpoint)  # the native part is ours
-        compiled = self.compiled
-        efforts = effort_for(large=compiled.is_large, typed=compiled.is_typed)
+        self._leaf_calls: dict[str, LeafCall] = {}
         self.native = Native(
-            compiled,
-            build(compiled.files, efforts, cache=setting.cache),
-            setting.read,
-            setting.write,
-            program.externals,
+            self.compiled,
+            text.places,
+            build(text, cache=self.setting.cache),
+            self.setting.read,
+            self.setting.write,
+            self._program.externals,
             lambda *job: _called(checkpoint, *job),
         )
-        self.keep(setting.disk)
+        self.native.arrays = arrays
+        self.keep(self.setting.disk)
 
     def use_arrays(self) -> None:
         """Give vectors of reals out as NumPy arrays, from now on."""
@@ -236,7 +243,12 @@ class CompiledEngine:
         return self.native.take(done.r), done.s
 
     def apply(self, name: str, argument: Value) -> Value:
-        return self.native.apply(self.compiled.module.definitions[name], argument)
+        definition = self.compiled.module.definitions[name]
+        try:
+            return self.native.apply(definition, argument)
+        except GaveUp:
+            self._begin(self.compiled.whole, arrays=self.native.arrays)
+            return self.native.apply(definition, argument)
 
     def ready(
         self, name: str, looks: tuple[Look, ...]

@@ -142,4 +142,4 @@ def emit(program: str | Path, form: Literal["cps", "typed", "c"]) -> str:
 
     compiled = compile_program(Session().add(source_of(program)))
     forms = {"cps": compiled.module, "typed": compiled.typed}
-    return pretty(forms[form]) if form in forms else compiled.text
+    return pretty(forms[form]) if form in forms else compiled.whole.text

@@ -155,7 +155,6 @@ def _record(
     yield from number_table("record_part_of_code", codes)
     yield from number_table("record_part_of_entry", entries)
     yield from number_table("record_part_of_function", functions)
-    yield '#include "typed_record.h"'
 
 
 def _codes(part: TypedProgram) -> Iterator[int]:
@@ -239,7 +238,7 @@ def _declared(
 
 
 def _functions(result: str, name: str, given: str, count: int) -> Iterator[str]:
-    yield f"static {result} (*const {name}_parts[])({given}) = {{"
+    yield f"{result} (*const {name}_parts[])({given}) = {{"
     yield from (f"  {name}_part_{number}," for number in range(count))
     yield "};"
 
@@ -282,6 +281,6 @@ def typed_text(lowering: TypedLowering, *, reverse: bool = True) -> Iterator[str
         yield from NOTHING_TYPED
         return
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
-    yield from (NEXT_FILE, '#include "typed.h"')
+    yield '#include "typed.h"'
     yield from tables(program, useful, names.whole, functions)
     yield from parts_text(program, ways, tape, names, useful, taped=reverse)

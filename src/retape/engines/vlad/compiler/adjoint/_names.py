@@ -73,7 +73,7 @@ class TapeNames:
         if not is_whole_constant(atom):
             return None
         assert isinstance(atom, Lit) and isinstance(atom.value, float)
-        return f"INT64_C({int(atom.value)})"
+        return f"(int64_t){int(atom.value)}"
 
     def number(self, what: object) -> int:
         """The number on the tape of a way, or of something else that has a reverse."""

@@ -8,7 +8,7 @@ Only what goes from one such function to another passes through memory.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from retape.engines.vlad.compiler.emit._frames import FrameLayout, Output, label
 from retape.engines.vlad.compiler.emit._operations import operation, run_of, write_run
@@ -57,12 +57,18 @@ class Emission:
     Args:
         module: The program.
         live: What its functions and continuations need.
+        given_up: Functions that are left to typed code.
 
     Attributes:
         frames: The layout of its frames.
     """
 
-    def __init__(self, module: Lowered, live: Liveness) -> None:
+    def __init__(
+        self,
+        module: Lowered,
+        live: Liveness,
+        given_up: frozenset[int] = frozenset(),
+    ) -> None:
         self.module = module
         terms = [t for fun in all_functions(module) for t in terms_of(fun.body)]
         self._atoms = {a for t in terms for a in atoms_of(t) if isinstance(a, Register)}
@@ -79,22 +85,20 @@ class Emission:
         for functions in grouped(module.functions.values(), size_of, PART_TERMS):
             self._open([index for fun in functions for index in _with_locals(fun)])
             for fun in functions:
-                self._function(fun)
+                if fun.index not in given_up:
+                    self._function(fun)
+                elif fun.index in self.entered:
+                    self.out.entries.append(f"  case {fun.index}: GIVEN_UP")
 
     @property
     def places(self) -> dict[int, Where]:
-        """The labels of the frames' continuations."""
+        """Where the continuation of each frame's code stands."""
         return self.frames.places
 
-    @property
-    def is_large(self) -> bool:
-        """Whether the text has the program in several parts."""
-        return len(self.parts) > 1
-
-    def text(self, typed: Iterable[str]) -> str:
-        """The C files; `typed` is what follows the program's own code."""
+    def lines(self) -> list[str]:
+        """The C of the program's boxed form."""
         doors = {index: self._needs(self.funs[index]) for index in sorted(self.called)}
-        return assemble(self.parts, doors, static_data(self.module), typed)
+        return assemble(self.parts, doors, static_data(self.module))
 
     def _open(self, functions: list[int]) -> None:
         """Begin a part."""

@@ -15,6 +15,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fun,
     Jump,
+    Lowered,
     Register,
     local_functions,
     terms_of,
@@ -47,6 +48,11 @@ def size_of(fun: Fun) -> int:
     return sum(1 for body in bodies for _ in terms_of(body))
 
 
+def is_large(module: Lowered) -> bool:
+    """Whether a program has more than one part."""
+    return sum(map(size_of, module.functions.values())) > PART_TERMS
+
+
 def is_closed(cont: Cont) -> bool:
     """Tell whether no jump in a continuation leads out of it."""
     bound = {each.name for each in terms_of(cont.cont) if isinstance(each, Cont)}
@@ -59,40 +65,34 @@ def assemble(
     parts: Sequence[Part],
     doors: dict[int, list[Register]],
     static: Iterable[str],
-    typed: Iterable[str],
-) -> str:
-    """The C files of a program.
+) -> list[str]:
+    """The C of a program's boxed form.
 
     Args:
         parts: Its parts.
         doors: What functions need that another part calls.
         static: Its constants.
-        typed: What follows the program's own code.
     """
     most = max(part.out.most_passed for part in parts)
     words = max(part.out.max_words for part in parts)
     codes = {code: i for i, part in enumerate(parts) for code in part.codes}
     functions = {index: i for i, part in enumerate(parts) for index in part.functions}
-    lines = [
+    return [
         '#include "parts.h"',
         "",
         *static,
         "",
         f"static __attribute__((unused)) Val passed[{max(1, most)}];",
         *(line for n, part in enumerate(parts) for line in _part(n, part, doors)),
-        "static const Part parts[] = {",
+        "const Part parts[] = {",
         *(f"  part_{n}," for n in range(len(parts))),
         "};",
         *number_table("part_of_code", codes),
         *number_table("part_of_function", functions),
-        '#include "run_parts.h"',
         "",
         f"const size_t max_block_words = {words};",
         "",
-        *typed,
-        "",
     ]
-    return "\n".join(lines)
 
 
 def _part(number: int, part: Part, doors: dict[int, list[Register]]) -> Iterator[str]:

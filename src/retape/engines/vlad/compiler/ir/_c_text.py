@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.operators._partials import expression, filled
-from retape.engines.vlad.operators._row import Operator, Trait
+from retape.engines.vlad.operators._row import REAL, Operator, Trait
 from retape.engines.vlad.operators._table import OPERATORS
 
 
@@ -42,11 +42,6 @@ NEXT_FILE = "/* The next file. */"
 """The line between two files."""
 
 
-def files_of(text: str) -> tuple[str, ...]:
-    """The files of a text."""
-    return tuple(text.split(NEXT_FILE))
-
-
 _Item = TypeVar("_Item")
 
 
@@ -68,7 +63,7 @@ def grouped(
 
 def number_table(name: str, numbers: dict[int, int]) -> Iterator[str]:
     """A table of numbers, zero where there is none."""
-    yield f"static const uint16_t {name}[{max(numbers, default=0) + 1}] = {{"
+    yield f"const uint16_t {name}[{max(numbers, default=0) + 1}] = {{"
     yield from (f"  [{key}] = {value}," for key, value in sorted(numbers.items()))
     yield "};" if numbers else "  0};"
 
@@ -100,6 +95,7 @@ def operators_header() -> str:
 
     OPERATORS_OF_ONE(X), OPERATORS_OF_TWO(X): X(name, text) for each with a rule;
     OPERATORS_ON_DOUBLES: a function double_name for each;
+    FUNCTIONS_OF_THE_LIBRARY: declarations of those of C's that the table mentions;
     PARTIALS_OF_ONE, BY_LEFT, BY_RIGHT: cases of a switch that return a partial;
     ITEM_OPERATORS(X), ON_ITEMS: operators on items only, and cases that apply them;
     IS_ITEM_OF_TWO(word): whether one takes two operands.
@@ -111,6 +107,7 @@ def operators_header() -> str:
         "OPERATORS_OF_ONE(X)": map(_listed, one),
         "OPERATORS_OF_TWO(X)": map(_listed, two),
         "OPERATORS_ON_DOUBLES": map(_on_doubles, rows),
+        "FUNCTIONS_OF_THE_LIBRARY": _of_the_library(),
         "PARTIALS_OF_ONE": _cases(one, 0),
         "BY_LEFT": _cases(two, 0),
         "BY_RIGHT": _cases(two, 1),
@@ -134,6 +131,13 @@ def _listed(row: Operator) -> str:
 def _on_doubles(row: Operator) -> str:
     params = ", ".join(f"double {letter}" for letter in "ab"[: row.arity])
     return f"static inline double double_{row.called}({params}) {{ return {row.c}; }}"
+
+
+def _of_the_library() -> Iterator[str]:
+    for row in OPERATORS.values():
+        name = row.c.partition("(")[0]
+        if row.gives == REAL and row.is_call and name.isalnum():
+            yield f"double {name}({', '.join(['double'] * row.arity)});"
 
 
 def _cases(rows: Sequence[Operator], operand: int) -> Iterator[str]:

@@ -1,18 +1,18 @@
 """A program's C to machine code, with the runtime that is part of every program."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from retape import _native_code as native_code
+from retape.engines.vlad.compiler._pipeline import ProgramText
 from retape.engines.vlad.compiler.ir._c_text import operators_header
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
 # No contraction to fused operations: the interpreters must give the same bits. And no
-# pairs of loop variables in one register: they cost twice the latency (gcc 12). With
-# pipes to the assembler a boxed form takes 0.12 s of the compiler, with files 0.15.
+# pairs of loop variables in one register: they cost twice the latency (gcc 12).
 FLAGS = tuple(
     "-std=c11 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off "
-    "-fno-math-errno -fno-tree-slp-vectorize -pipe".split()
+    "-fno-math-errno -fno-tree-slp-vectorize -pipe "
+    "-Werror=implicit-function-declaration".split()
 )
 _SAVED = "-fcaller-saves"
 OF_TYPED = ("-O1", _SAVED)
@@ -30,8 +30,6 @@ It was within a tenth of `-O1`'s speed with the same flag, and faster than witho
 """
 OF_LARGE = ("-O1", _SAVED)
 """For the boxed form of a program in parts."""
-OF_SELDOM = ("-O0",)
-"""For a boxed form that says what a fault is, and seldom more: a third of the time."""
 
 TOOLS = native_code.Toolchain(
     language="C",
@@ -45,18 +43,13 @@ TOOLS = native_code.Toolchain(
 )
 
 
-def effort_for(*, large: bool, typed: bool) -> tuple[tuple[str, ...], ...]:
-    """Flags that say how much the C compiler is to think of each line of a file.
-
-    Args:
-        large: Whether the program is in parts.
-        typed: Whether its speed is that of typed code.
-
-    Returns:
-        Those of the boxed form, and those of typed code.
-    """
-    boxed = OF_SELDOM if typed else OF_LARGE if large else ()
-    return boxed, OF_MUCH_TYPED if large and typed else OF_TYPED
+def _efforts(text: ProgramText) -> tuple[tuple[str, ...], ...]:
+    """Flags that say how much the C compiler is to think of the first file's lines, and
+    of the others'."""
+    if text.is_brief:
+        typed = OF_MUCH_TYPED if text.is_large else OF_TYPED
+        return typed, typed
+    return OF_LARGE if text.is_large else (), OF_TYPED
 
 
 def complete(text: str) -> str:
@@ -64,35 +57,30 @@ def complete(text: str) -> str:
     return operators_header() + text
 
 
-def build(
-    files: Sequence[str],
-    efforts: tuple[tuple[str, ...], ...],
-    *,
-    cache: bool = True,
-) -> bytes:
+def build(text: ProgramText, *, cache: bool = True) -> bytes:
     """Compile a program's C to a shared object, or find it in the cache.
 
     Of a first program 1 s was the runtime's, which is compiled once and linked to all.
 
     Args:
-        files: The C files, which are compiled at the same time.
-        efforts: More flags for the first one, and for the others: see `effort_for`.
+        text: The C files, which are compiled at the same time.
         cache: Whether other processes are to find the object.
 
     Raises:
         UnsupportedError: If there is no compiler, or all of them fail.
     """
     compiled = tuple(flag for flag in FLAGS if flag != "-shared")
-    text = complete((RUNTIME / "runtime.c").read_text(encoding="utf-8"))
-    runtime = native_code.Program(text, ".c", (*compiled, "-c"), headers=(RUNTIME,))
-    first, *beside = map(complete, files)
+    own = complete((RUNTIME / "runtime.c").read_text(encoding="utf-8"))
+    runtime = native_code.Program(own, ".c", (*compiled, "-c"), headers=(RUNTIME,))
+    first, *beside = map(complete, text.files)
+    efforts = _efforts(text)
     program = native_code.Program(
         first,
         ".c",
         (*FLAGS, *efforts[0]),
         ("-lm",),
         (RUNTIME,),
-        beside=tuple((text, efforts[1]) for text in beside),
+        beside=tuple((each, efforts[1]) for each in beside),
         linked=runtime,
     )
     return native_code.build(TOOLS, program, cache=cache)

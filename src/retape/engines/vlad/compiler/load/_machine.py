@@ -156,7 +156,7 @@ class KeptNativeMachine(NativeMachine):
 
     def label(self) -> str:
         """The identity of the run: the program, the first state, the cotangent."""
-        total = blake2b(self.native.compiled.text.encode(), digest_size=16)
+        total = blake2b(self.native.compiled.whole.text.encode(), digest_size=16)
         for handle in (self.begin, self.seed):
             total.update(self.native.pack(handle).tobytes())
         return f"compiled {total.hexdigest()}"

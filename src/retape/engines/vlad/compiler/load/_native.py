@@ -29,7 +29,7 @@ from retape.engines.vlad.compiler.load._interface import (
     request_of,
 )
 from retape.engines.vlad.evaluators._image import load_numpy
-from retape.engines.vlad.language._diagnostics import RunError, Where
+from retape.engines.vlad.language._diagnostics import GaveUp, RunError, Where
 from retape.engines.vlad.language._externals import NumberedExternal
 from retape.engines.vlad.values._values import Value
 
@@ -74,15 +74,12 @@ Checkpoint = Callable[[int, int, int, int], int]
 handle."""
 
 
-class GaveUp(Exception):
-    """Typed code cannot do a run that it has counted; boxed code begins it again."""
-
-
 class Native:
     """One loaded program, for one thread at a time; unloaded when it is dropped.
 
     Args:
         compiled: The program.
+        places: Where the continuation of each frame's code stands.
         image: Its object.
         read: Gives the next real of the input, or `None` at its end.
         write: Takes a real that the program prints.
@@ -93,13 +90,14 @@ class Native:
     def __init__(
         self,
         compiled: Compiled,
+        places: dict[int, Where],
         image: bytes,
         read: Callable[[], float | None],
         write: Callable[[float], None],
         externals: Sequence[NumberedExternal],
         checkpoint: Checkpoint,
     ) -> None:
-        self.compiled = compiled
+        self.compiled, self._places = compiled, places
         self.names = {f.index: f.name for f in all_functions(compiled.module)}
         self.error: BaseException | None = None
         self._read, self._write, self._checkpoint = read, write, checkpoint
@@ -254,7 +252,7 @@ class Native:
     def _chain(self) -> list[Where]:
         codes = (c_int32 * 40)()
         count = self.dll.vlad_chain(codes, 40)
-        places = self.compiled.places
+        places = self._places
         return [places[code] for code in codes[:count] if code in places]
 
     # values

@@ -40,7 +40,7 @@ from retape.engines.vlad.compiler.typed._kinds import (
     Kinds,
     signature_of,
 )
-from retape.engines.vlad.operators._table import CONS
+from retape.engines.vlad.operators._table import CONS, READ_REAL, WRITE_REAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,24 +96,26 @@ def differentiates(module: Lowered) -> bool:
     )
 
 
-def is_seldom_boxed(typable: Typable) -> bool:
-    """Whether the boxed form of a program says what a fault is, and nothing else.
+def seldom_boxed(typable: Typable) -> frozenset[int]:
+    """The typed functions, if nothing applies their boxed form but runs begun again.
 
-    What is not typed then calls nothing, and takes gradients of typed functions.
-    Forward mode applies the boxed form.
+    What is not typed then calls nothing, takes gradients of typed functions, and may be
+    done again. Forward mode applies the boxed form.
     """
     module, typed = typable.module, typable.functions
     taken = typed & set(module.definitions.values())
     others = [fun for fun in all_functions(module) if fun.index not in typed]
     for term in (term for fun in others for term in terms_of(fun.body)):
         if isinstance(term, Apply | Call):
-            return False
+            return frozenset()
         if isinstance(term, Operate) and term.op == "j*":
-            return False
+            return frozenset()
+        if isinstance(term, Let) and term.op in (READ_REAL, WRITE_REAL):
+            return frozenset()
         if isinstance(term, Close):
             taken.add(term.function)
         taken |= {a.function for a in atoms_of(term) if isinstance(a, FunRef)}
-    return taken <= typed
+    return frozenset(typed) if taken <= typed else frozenset()
 
 
 def _callees(fun: Fun) -> set[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from retape.driver._report import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
-from retape.engines.vlad.language._diagnostics import RunError, TooLong, Where
+from retape.engines.vlad.language._diagnostics import GaveUp, RunError, TooLong, Where
 from retape.engines.vlad.language._program import deep_recursion
 from retape.engines.vlad.python.call._arguments import checked_function
 from retape.engines.vlad.python.call._values import (
@@ -178,6 +178,8 @@ class CompiledCallable:
                 return NOT_READY
             try:
                 value = call(args)
+            except GaveUp:
+                return NOT_READY
             except RunError as error:
                 raise _in_python(error, unit) from None
         return value if returns is None else result_to_python(value, returns)
