@@ -1,9 +1,9 @@
 """PyTorch's tensors as leaves: copied with their memory layout, and made of arrays.
 
 A tensor is memory that a step may write, as a NumPy array is: a copy has the strides of
-its original, and tensors that overlap are copied as one region of bytes. Copies are no
-part of autograd's graph. Nothing here imports PyTorch: a process that has not imported
-it has no tensors.
+its original. Copies are no part of autograd's graph, and each has memory of its own: a
+state in which tensors overlap is refused. Nothing here imports PyTorch: a process that
+has not imported it has no tensors.
 """
 
 # PyTorch is found when there are tensors, and has no types here.
@@ -15,15 +15,12 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._trees._arrays import Array, overlapping, places_of, span
+from retape.storage._trees._arrays import Array, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_LINE = 64
-"""Bytes of a cache line: kernels may give other last bits on memory that is aligned
-otherwise, so a region is aligned as what it is a copy of."""
 _INTEGERS = {1: "uint8", 2: "int16", 4: "int32"}
 """In the place of types that NumPy has not, such as bfloat16, by their bytes."""
 
@@ -34,55 +31,35 @@ def is_tensor(value: object) -> bool:
     return torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter)
 
 
-def copy_tensors(tensors: Sequence[Any]) -> list[Any]:
-    """Copies that overlap one another where the originals do, outside of any graph.
+def copy_tensor(tensor: Any) -> Any:
+    """A copy outside of any graph.
 
     Raises:
-        StoreError: If a tensor is of a kind that cannot be copied.
+        StoreError: If it is of a kind that cannot be copied.
     """
-    plain = [_physical(tensor) for tensor in tensors]
-    if len(plain) == 1 and _is_dense(plain[0].tensor):
-        return [_marked(_cloned(plain[0].tensor), plain[0])]
-    for each in plain:
-        if each.tensor.device.type != "cpu" and not _is_alone(each, plain):
-            raise StoreError(
-                f"a tensor on `{each.tensor.device}` of shape "
-                f"{tuple(each.tensor.shape)} shares memory with another part of its "
-                "state, or has gaps. On such a device each tensor of a state has "
-                "memory of its own: call `.contiguous()` or `.clone()`."
-            )
-    near = [i for i, each in enumerate(plain) if each.tensor.device.type == "cpu"]
-    copies: list[Any] = [None] * len(plain)
-    for i, copy in zip(near, _copied([plain[i].tensor for i in near]), strict=True):
-        copies[i] = copy
-    return [
-        _marked(_cloned(each.tensor) if copy is None else copy, each)
-        for each, copy in zip(plain, copies, strict=True)
-    ]
+    plain = _physical(tensor)
+    return _marked(_cloned(plain.tensor), plain)
 
 
 def check_apart(tensors: Sequence[Any], arrays: Sequence[Array]) -> None:
-    """Refuse a tensor and an array that are one memory: each would get its own copy.
+    """Refuse a tensor whose memory is another part's, too: each would get its own copy.
 
     Raises:
         StoreError: If there are such.
     """
-    if not arrays:
-        return
-    near = [t for t in tensors if t.device.type == "cpu"]
-    spans = [(*_span(_physical(t).tensor), True) for t in near]
-    spans += [(*span(array), False) for array in arrays]
-    spans.sort()
-    end, kinds = 0, set[bool]()
-    for low, high, kind in spans:
-        kinds = {*kinds, kind} if low < end else {kind}
-        end = max(end, high)
-        if len(kinds) == 2 and high > low:
+    spans = [(str(t.device), *_span(_physical(t).tensor), True) for t in tensors]
+    spans += [("cpu", *span(array), False) for array in arrays]
+    ends: dict[tuple[str, bool], int] = {}
+    for device, low, high, is_one in sorted(spans):
+        others = (True, False) if is_one else (True,)
+        if low < high and any(low < ends.get((device, kind), 0) for kind in others):
             raise StoreError(
-                "a tensor and a NumPy array in one state are the same memory. Let the "
+                "a tensor in a state is the same memory as another part of it, or "
+                "overlaps it. Give it memory of its own, by `.clone()`; or let the "
                 "state consist of one of them, and make the other one of it in the "
                 "step."
             )
+        ends[device, is_one] = max(high, ends.get((device, is_one), 0))
 
 
 def detached(tensor: Any) -> Any:
@@ -92,8 +69,6 @@ def detached(tensor: Any) -> Any:
 
 def tensor_nbytes(tensor: Any) -> int:
     """The bytes that a copy takes."""
-    if tensor.device.type != "cpu":
-        return tensor.nbytes
     low, high = _span(_physical(tensor).tensor)
     return high - low
 
@@ -203,8 +178,18 @@ def _check_kind(tensor: Any, torch: Any) -> None:
 
 
 def _cloned(tensor: Any) -> Any:
+    """The same numbers with the same strides, also where these leave gaps."""
     torch: Any = sys.modules["torch"]
-    return tensor.clone(memory_format=torch.preserve_format)
+    if _is_dense(tensor):
+        return tensor.clone(memory_format=torch.preserve_format)
+    low, high = _span(tensor)
+    count = (high - low) // tensor.element_size()
+    memory = torch.empty(count, dtype=tensor.dtype, device=tensor.device)
+    made = memory.as_strided(tensor.shape, tensor.stride())
+    # What is repeated is written once.
+    once = tuple(slice(None if stride else 1) for stride in tensor.stride())
+    made[once].copy_(tensor[once])
+    return made
 
 
 def _is_dense(tensor: Any) -> bool:
@@ -218,53 +203,6 @@ def _is_dense(tensor: Any) -> bool:
             return False
         expected *= count
     return True
-
-
-def _is_alone(one: _Physical, plain: Sequence[_Physical]) -> bool:
-    here = one.tensor.untyped_storage().data_ptr()
-    sharing = [p for p in plain if p.tensor.untyped_storage().data_ptr() == here]
-    return _is_dense(one.tensor) and (len(sharing) == 1 or not one.tensor.numel())
-
-
-def _copied(tensors: Sequence[Any]) -> list[Any]:
-    """Copies of tensors in the host's memory."""
-    torch: Any = sys.modules["torch"]
-    spans = [_span(tensor) for tensor in tensors]
-    bounds, views = places_of(spans, [low for low, _ in spans])
-    shared = overlapping(views)
-    regions: dict[int, Any] = {}
-    copies: list[Any] = []
-    for tensor, view, (low, high) in zip(tensors, views, spans, strict=True):
-        if view.region not in shared and _is_dense(tensor):
-            copies.append(_cloned(tensor))
-            continue
-        if view.region not in regions:
-            begin, end = bounds[view.region]
-            memory = torch.empty(end - begin + _LINE, dtype=torch.uint8)
-            regions[view.region] = memory[(begin - memory.data_ptr()) % _LINE :]
-        region = regions[view.region]
-        into = region[view.offset : view.offset + high - low]
-        into.copy_(_bytes(tensor, high - low))
-        offset = region.storage_offset() + view.offset
-        copies.append(_placed(tensor, region.untyped_storage(), offset))
-    return copies
-
-
-def _bytes(tensor: Any, count: int) -> Any:
-    """The memory that a tensor spans, as bytes."""
-    torch: Any = sys.modules["torch"]
-    first = tensor.storage_offset() * tensor.element_size()
-    return torch.empty(0, dtype=torch.uint8).set_(
-        tensor.untyped_storage(), first, (count,), (1,)
-    )
-
-
-def _placed(like: Any, storage: Any, offset: int) -> Any:
-    """A tensor with the type, shape and strides of another, in a region of bytes."""
-    torch: Any = sys.modules["torch"]
-    first = offset // like.element_size()
-    empty = torch.empty(0, dtype=like.dtype)
-    return empty.set_(storage, first, like.shape, like.stride())
 
 
 def _span(tensor: Any) -> tuple[int, int]:

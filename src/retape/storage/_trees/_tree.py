@@ -21,7 +21,7 @@ from retape.storage._trees._jax_arrays import is_jax_array, is_traced
 from retape.storage._trees._kinds import LEAVES, Node, opaque, take_apart
 from retape.storage._trees._tensors import (
     check_apart,
-    copy_tensors,
+    copy_tensor,
     detached,
     is_tensor,
     tensor_nbytes,
@@ -146,7 +146,7 @@ def copy_tree(value: Any) -> Any:
     """An equal tree that shares no memory with `value`.
 
     Arrays keep their strides, and those that overlap one another still do. Tensors are
-    copied like arrays, without their graph; arrays of JAX stay on their devices.
+    copied with theirs, without their graph; arrays of JAX stay on their devices.
 
     Raises:
         StoreError: If there is something in it of which no copy can be made.
@@ -164,10 +164,9 @@ def copy_tree(value: Any) -> Any:
     found = leaves(value)
     arrays = [leaf for leaf in found if is_array(leaf)]
     tensors = [leaf for leaf in found if is_tensor(leaf)]
-    copies, tensor_copies = iter(copy_arrays(arrays)), iter(())
+    copies = iter(copy_arrays(arrays))
     if tensors:
         check_apart(tensors, arrays)
-        tensor_copies = iter(copy_tensors(tensors))
 
     def copied(leaf: Any) -> Any:
         if type(leaf) in PLAIN:
@@ -177,7 +176,7 @@ def copy_tree(value: Any) -> Any:
         own = opaque(type(leaf))
         if own is not None:
             return own.copy(leaf)
-        return next(tensor_copies) if is_tensor(leaf) else leaf.copy()
+        return copy_tensor(leaf) if is_tensor(leaf) else leaf.copy()
 
     return map_tree(copied, value)
 
