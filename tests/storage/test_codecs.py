@@ -171,11 +171,11 @@ def test_bytes_enter_budgets():
     tape = 3200 * near.report.longest_stage
     assert near.report.peak_bytes + tape <= 40_000
     assert near.report.advances < plain.report.advances
-    told = CodecStore(MemoryStore(), bounded(relative=1e-3), ratio=3)
-    assert call(told, plan).report.advances < near.report.advances
-    too_much = CodecStore(MemoryStore(), "lossless", ratio=50)
-    with pytest.raises(StoreError, match="`ratio=50` is not kept: with step"):
-        call(too_much, plan)
+    # What the data allow is not known beforehand: snapshots count as they are.
+    allowed = CodecStore(MemoryStore(), bounded(relative=1e-3))
+    found = call(allowed, plan).report
+    assert found.advances == plain.report.advances
+    assert found.peak_bytes < plain.report.peak_bytes
 
 
 def test_more_loss_is_a_gradient_further_off():

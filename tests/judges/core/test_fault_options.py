@@ -54,7 +54,6 @@ def test_options_of_wrappers(tmp_path):
 
 
 NUMBERS: dict[str, Any] = {
-    "ratio": lambda value: CodecStore(retape.MemoryStore(), ratio=value),
     "relative": lambda value: bounded(relative=value),
     "absolute": lambda value: bounded(absolute=value),
     "growth": lambda value: call(of=retape.diagnose, growth=value),

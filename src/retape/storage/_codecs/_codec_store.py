@@ -11,14 +11,12 @@ with zeros behind it, so that a file cannot claim more memory than it is honest 
 from __future__ import annotations
 
 import json
-from math import inf, prod
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
-from retape._arguments import number_of
-from retape._bytes import format_bytes
-from retape._errors import PlanError, SnapshotError, StoreError
+from retape._errors import SnapshotError
 from retape.storage._base import (
     Key,
     Place,
@@ -65,9 +63,9 @@ class CodecStore(StoreWrapper[C]):
         codec: "lossless" (bytes of the same place in a number beside each other, then
             Zstandard, or zlib without it); or, with a loss, "float32", "float16",
             "bfloat16" or `bounded(...)`.
-        ratio: The least factor by which snapshots shrink, for plans in bytes. Without
-            it they count with the factor of the codec if that is fixed, and else with
-            none. A run whose snapshots need more than that is an error.
+
+    Plans in bytes count with the factor of a codec that has a fixed one, and else with
+    none.
 
     Attributes:
         raw_bytes: Bytes of all snapshots that were put, before they were packed.
@@ -76,7 +74,7 @@ class CodecStore(StoreWrapper[C]):
             array.
 
     Raises:
-        PlanError: If the codec or the ratio cannot be.
+        PlanError: If the codec cannot be.
         StoreError: If `inner` is no store, or packs capsules itself.
 
     Examples:
@@ -91,21 +89,14 @@ class CodecStore(StoreWrapper[C]):
     """
 
     def __init__(
-        self,
-        inner: SnapshotStore[C],
-        codec: str | Codec = "lossless",
-        *,
-        ratio: float | None = None,
+        self, inner: SnapshotStore[C], codec: str | Codec = "lossless"
     ) -> None:
         check_store_inside("CodecStore", inner)
-        if ratio is not None and not 0 < number_of(ratio) < inf:
-            raise PlanError(f"`ratio={ratio!r}` is not valid: pass a positive number.")
         self.inner: Any = inner
         self.codec = named(codec)
-        self.ratio = ratio
         self.raw_bytes = self.packed_bytes = 0
         self.largest_error = 0.0
-        self._sizes: dict[Key, tuple[int, int]] = {}
+        self._sizes: dict[Key, int] = {}
 
     def __repr__(self) -> str:
         return f"CodecStore({self.inner!r}, codec={self.codec})"
@@ -131,15 +122,9 @@ class CodecStore(StoreWrapper[C]):
     def is_lossy(self) -> bool:
         return self.codec.is_lossy or self.inner.is_lossy
 
-    def has_room(self, nbytes: int) -> bool:
-        """Whether there is room for one more snapshot, by its bytes unpacked."""
-        return self.inner.has_room(self._counted(nbytes))
-
     def capsule_bytes(self, capsule: C, nbytes: int) -> int:
         """What a plan in bytes should count for a capsule of so many bytes."""
-        if self.ratio is None and self.codec.has_fixed_size:
-            return self._packed(capsule)[1]
-        return self._counted(nbytes)
+        return self._packed(capsule)[1] if self.codec.has_fixed_size else nbytes
 
     def open(self, label: str) -> Record | None:
         self._sizes.clear()
@@ -151,15 +136,14 @@ class CodecStore(StoreWrapper[C]):
         self.inner.forget()
 
     def save(self, place: Place, nbytes: int) -> bool:
-        packed = self._sizes.get(place.key, (nbytes, nbytes))[1]
-        return self.inner.save(place, packed)
+        return self.inner.save(place, self._sizes.get(place.key, nbytes))
 
     def put(self, place: Place, capsule: C, nbytes: int) -> None:
         packed, size = self._packed(capsule)
         self._measure(capsule, packed)
         self.raw_bytes += nbytes
         self.packed_bytes += size
-        self._keep_promise(place.key, nbytes, size)
+        self._sizes[place.key] = size
         self.inner.put(place, packed, size)
 
     def get(self, place: Place) -> C:
@@ -168,9 +152,6 @@ class CodecStore(StoreWrapper[C]):
     def drop(self, place: Place) -> None:
         self._sizes.pop(place.key, None)
         self.inner.drop(place)
-
-    def _counted(self, nbytes: int) -> int:
-        return nbytes if self.ratio is None else -(-nbytes // self.ratio).__int__()
 
     def _packed(self, capsule: Any) -> tuple[Any, int]:
         parts = lay_out(strip(capsule))
@@ -195,19 +176,6 @@ class CodecStore(StoreWrapper[C]):
                     continue  # The difference of what is infinite says nothing.
                 error = float(np.abs(decompress(spec, data) - leaf).max())
                 self.largest_error = max(self.largest_error, error / largest)
-
-    def _keep_promise(self, key: Key, nbytes: int, size: int) -> None:
-        """Refuse snapshots that need more than a plan in bytes was told."""
-        self._sizes[key] = nbytes, size
-        if self.ratio is None:
-            return
-        raw, packed = map(sum, zip(*self._sizes.values(), strict=True))
-        if packed > self._counted(raw):
-            raise StoreError(
-                f"`ratio={self.ratio:g}` is not kept: with step {key[0]} there are "
-                f"{format_bytes(raw)} of snapshots in {format_bytes(packed)}, a factor "
-                f"of {raw / packed:.3g}. Pass a smaller ratio, or another codec."
-            )
 
 
 def _unpacked(found: Any, step: int) -> Any:
