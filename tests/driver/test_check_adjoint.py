@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import retape
-from retape import PlanError
+from retape import MachineError, PlanError
 from tests.programs import run_program
 
 MATRIX = np.random.default_rng(3).normal(size=(4, 4)) * 0.5
@@ -138,15 +138,13 @@ def test_linear_long_and_empty_runs():
     assert empty.ok and empty.worst_step is None
 
 
-def test_a_product_of_ones_own():
-    """Cotangents need not have the shape of the state."""
-    check = checked(
-        lambda x, k, g: {"g": reverse_step(x, k, g["g"])},
-        value=lambda x: float(x.sum()),
-        seed=lambda x: {"g": np.ones(4)},
-        inner=lambda g, v: float(g["g"] @ v),
-    )
-    assert check.ok
+def test_a_cotangent_without_the_shapes_of_the_state_is_refused():
+    with pytest.raises(MachineError, match="so that their product is unknown"):
+        checked(
+            lambda x, k, g: {"g": reverse_step(x, k, g["g"])},
+            value=lambda x: float(x.sum()),
+            seed=lambda x: {"g": np.ones(4)},
+        )
 
 
 @pytest.mark.parametrize(

@@ -121,17 +121,6 @@ KeyError says: pass `value`  as: value=
 check(**OF_PARAMETERS, value=lambda x: x['x'].sum(),
   seed=lambda x: {'x': np.ones(2), 'p': 0.0})
 
-check(seed=lambda x: KnownPair(np.ones(2), 0.0), value=lambda x: x.sum(),
-  reverse_step=lambda x, k, g: KnownPair(2 * x * g.a, 0.0))
-says: Pass `inner=`
-check(seed=lambda x: KnownPair(np.ones(2), 0.0), value=lambda x: x.sum(),
-  reverse_step=lambda x, k, g: KnownPair(2 * x * g.a, 0.0),
-  inner=lambda g, v: float((g.a * v).sum()))
-
-check(step=growing, steps=1)
-says: Pass `inner=`
-check(inner=lambda g, v: float(np.sum(g * v)))
-
 check(step=growing, steps=1, seed=np.ones_like,
   value=lambda x: float(np.sum(x[0] if type(x) is tuple else x)))
 says: Pass `tangent=`

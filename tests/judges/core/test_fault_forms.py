@@ -279,7 +279,7 @@ ARITIES: dict[str, Any] = {
     ("call", "name"),
     [
         *((retape.adjoint, name) for name in ARITIES),
-        *((retape.check_adjoint, n) for n in ("tangent", "inner", "value", "cost")),
+        *((retape.check_adjoint, n) for n in ("tangent", "value", "cost")),
         (retape.check_adjoint, "tape"),
     ],
 )

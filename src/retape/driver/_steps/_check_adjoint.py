@@ -103,7 +103,6 @@ def check_adjoint(
     value: Callable[[X], Any] | None = None,
     seed: Callable[[X], G] | None = None,
     tangent: Callable[[X, int, X], X] | None = None,
-    inner: Callable[[G, X], float] | None = None,
     tried: int = 20,
 ) -> AdjointCheck:
     """Test an adjoint: each step by dot products, the whole run by Taylor's theorem.
@@ -123,8 +122,6 @@ def check_adjoint(
         tangent: From the state before step k, k and a direction to the derivative of
             the step along it. Without it differences of two steps are taken, which are
             good to about 10 of 16 digits.
-        inner: The product of a cotangent with a direction of the state. By default the
-            sum over all numbers of the state of Re(conj(g) v).
         tried: How many steps are tried, evenly spread.
 
     Returns:
@@ -152,7 +149,7 @@ def check_adjoint(
         (False, 1)
     """
     check_program(program)
-    passed = {"seed": seed, "tangent": tangent, "value": value, "inner": inner}
+    passed = {"seed": seed, "tangent": tangent, "value": value}
     check_functions(passed, "retape.check_adjoint", ())
     if (value is None) != (seed is None):
         raise PlanError(
@@ -162,13 +159,11 @@ def check_adjoint(
     program = replace(program, done=None, observe=None)
     step, cost = program.one_step, program.cost
     length, rng = whole("steps", steps, 0), np.random.default_rng(0)
-    dot = inner or own_product
     each = _spread(length, tried)
     states, last = _states(program, x0, length, each)
     weight = direction(last, rng)
     like = _like(weight, last, seed, program.cost_gradient, length)
-    if inner is None:
-        _check_fits(like, last, length - 1)
+    _check_fits(like, last, length - 1)
 
     def begin(x: Any) -> Any:
         return seed(x) if seed else embedded(copy_tree(weight), like)
@@ -186,8 +181,8 @@ def check_adjoint(
 
     along = direction(x0, rng)
     gradient = _gradient(program, begin, x0, length)
-    remainders, order = _taylor(total, x0, along, dot(gradient, along), epsilon)
-    trial = _Trial(program, begin, tangent, dot, inner is None, rng, epsilon)
+    remainders, order = _taylor(total, x0, along, own_product(gradient, along), epsilon)
+    trial = _Trial(program, begin, tangent, rng, epsilon)
     errors = {k: trial.error(states[k], k) for k in each}
     tolerance = epsilon**0.75 if tangent else 10 * epsilon**0.5
     return AdjointCheck(errors, tolerance, remainders, order)
@@ -256,8 +251,6 @@ class _Trial:
         of: The program.
         seed: The cotangent of a state.
         tangent: The derivative of a step, if there is a function for it.
-        dot: The product of a cotangent with a direction.
-        own: Whether that is ours, which needs a cotangent with the state's shapes.
         rng: Where directions come from.
         epsilon: The precision of the state's numbers.
     """
@@ -265,8 +258,6 @@ class _Trial:
     of: Program[Any, Any]
     seed: Callable[[Any], Any]
     tangent: Callable[[Any, int, Any], Any] | None
-    dot: Callable[[Any, Any], float]
-    own: bool
     rng: np.random.Generator
     epsilon: float
 
@@ -277,13 +268,12 @@ class _Trial:
         along = self._along(x, k, v, after)
         needed = of.tape(copy_tree(x), k)[1] if of.tape else copy_tree(x)
         w = direction(self.seed(copy_tree(after)), self.rng)
-        if self.own:
-            _check_fits(w, after, k)
+        _check_fits(w, after, k)
         form = CotangentForm()
         form.begin(w, after)
         back = of.reverse_step(copy_tree(needed), k, copy_tree(w))
         form.follow(back, form_of(x), "reverse_step", k)
-        one, other = self.dot(w, along), self.dot(back, v)
+        one, other = own_product(w, along), own_product(back, v)
         own = own_part(w, after)
         size = product(own, own) ** 0.5 * product(along, along) ** 0.5
         return abs(one - other) / size if size else abs(one - other)
@@ -313,13 +303,12 @@ class _Trial:
 
 
 def _check_fits(w: Any, after: Any, k: int) -> None:
-    """Refuse a cotangent whose product with a direction only its maker knows."""
+    """Refuse a cotangent whose product with a direction is not known."""
     if not fits(form_of(w), form_of(after)):
         raise MachineError(
             f"`seed` returns a `{type(w).__name__}` whose shapes differ from those "
             f"of the state after step {k}, a `{type(after).__name__}`, so that their "
-            "product is unknown. Pass `inner=`, the product of a cotangent with a "
-            "direction of the state."
+            "product is unknown. Return a cotangent with the shapes of the state."
         )
 
 

@@ -35,8 +35,7 @@ def product(one: Any, other: Any) -> float:
         if shapes[0] != shapes[1]:
             raise MachineError(
                 f"a product of shapes {shapes[0]} and {shapes[1]} cannot be taken: a "
-                "cotangent has the shapes of its state, and so has a direction. Pass "
-                "`inner=` for cotangents of another form."
+                "cotangent has the shapes of its state, and so has a direction."
             )
         terms = a.conjugate() * b
         found += float((terms.sum() if hasattr(terms, "sum") else terms).real)

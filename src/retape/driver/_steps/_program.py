@@ -160,7 +160,6 @@ _GIVEN = {
     "cost_gradient": ("x", "k"),
     "tangent": ("x", "k", "v"),
     "value": ("x",),
-    "inner": ("g", "v"),
 }
 """What each function is given, by position."""
 
