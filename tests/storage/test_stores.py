@@ -213,13 +213,6 @@ def test_a_write_that_is_refused_is_named_and_leaves_no_part(
     assert found == {"lock", "record.npz", *files}
 
 
-def test_windows_cannot_open_a_directory_and_need_not(disk, monkeypatch):
-    no_flushing_of_folders(monkeypatch)
-    monkeypatch.setattr("retape.storage._file_lock.os.name", "nt")
-    disk.put(Place(5, 0), 1.0, 8)
-    assert disk.steps() == {5}
-
-
 def test_a_read_only_directory_is_named(tmp_path, monkeypatch):
     # As a read-only directory does, except to root, who may write anywhere.
     no_opening(monkeypatch, lambda path, flags: flags & os.O_CREAT)
@@ -241,32 +234,6 @@ def test_a_disk_that_fills_up_is_freed_of_what_was_dropped(disk, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     disk.put(Place(5, 0), 2.0, 8)
     assert disk.steps() == {5}
-
-
-class Windows:
-    """Stands for `msvcrt`: one byte of a file can be locked, by one process."""
-
-    LK_NBLCK = 2
-
-    def __init__(self):
-        self.locked = False
-
-    def locking(self, handle, mode, count):
-        assert os.fstat(handle) and (mode, count) == (2, 1)
-        if self.locked:
-            raise refusal(errno.EACCES)
-        self.locked = True
-
-
-def test_windows_has_a_lock_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", Windows())
-    store = opened(tmp_path)
-    store.put(Place(3, 0), np.arange(3.0), 24)
-    with pytest.raises(StoreError, match="in use by another process, or another"):
-        opened(tmp_path)
-    assert store.get(Place(3, 0)).tolist() == [0.0, 1.0, 2.0]
-    store.close()
 
 
 SECOND = """

@@ -1,15 +1,17 @@
-"""Locks and directory flushes, which differ between operating systems.
+"""Locks that end with their process, however that ends, and directory flushes.
 
-POSIX has `fcntl`, Windows `msvcrt`; a lock of either ends with its process, however
-that ends. A platform with neither is refused: a lock that outlives a killed process
-would keep its successor out, and no lock would let two runs mix their files.
+A system without them, such as Windows, is refused: a lock that outlives a killed
+process would keep its successor out, and no lock would let two runs mix their files.
 """
 
 import os
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 from weakref import WeakSet
+
+try:
+    import fcntl
+except ImportError:  # not POSIX
+    fcntl = None
 
 
 class NoLock(OSError):
@@ -28,10 +30,12 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
+        if fcntl is None:
+            raise NoLock("this platform has no `fcntl` for a lock")
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         self._handle: int | None = os.open(path, flags, 0o644)
         try:
-            _take(self._handle)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
             self.release()
             raise
@@ -57,37 +61,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable, where directories can be flushed.
-
-    Windows cannot open one; there a rename is durable with the file system's journal.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except PermissionError:
-        if os.name == "nt":
-            return
-        raise
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _take(handle: int) -> None:
-    posix, windows = _module("fcntl"), _module("msvcrt")
-    if posix is not None:
-        posix.flock(handle, posix.LOCK_EX | posix.LOCK_NB)
-    elif windows is not None:
-        try:
-            windows.locking(handle, windows.LK_NBLCK, 1)
-        except OSError as error:
-            raise BlockingIOError(str(error)) from error
-    else:
-        raise NoLock("this platform has neither `fcntl` nor `msvcrt` for a lock")
-
-
-def _module(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        return None

@@ -225,7 +225,7 @@ class RunDirectory(Folder):
         except NoLock as error:
             raise StoreError(
                 f"`{self}` cannot be used: {error}. Use a `MemoryStore`, or a POSIX "
-                "system or Windows."
+                "system."
             ) from error
         except OSError as error:
             raise failed(self.path, "used", error) from error
