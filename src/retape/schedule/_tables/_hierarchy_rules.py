@@ -16,7 +16,7 @@ from retape.schedule._binomial import least_sweeps, optimal_advances
 from retape.schedule._policy_counts import MOST_INTERVALS, Totals, policy_counts
 from retape.schedule._tables._kept_table import kept_table
 from retape.schedule._tables._nested_slots import nested_policies
-from retape.schedule._tables._segment_policy import segments
+from retape.schedule._tables._segment_policy import segment_policies
 from retape.schedule._tables._space import ENDLESS, Rooms
 from retape.schedule._tables._table_policy import slots_for_parts, slots_told_apart
 from retape.schedule._tier import StepCosts, Tier
@@ -172,13 +172,13 @@ def _pairs(slots: Rooms) -> list[tuple[int, int]]:
 
 def _segments(task: Task, near: int, far: int) -> Iterator[Decided]:
     """Equal segments, which are told in closed form."""
-    slots, tiers, stages = task.slots, task.tiers, task.stages
-    cost, policy = segments(
-        stages, tiers[near], slots[near], tiers[far], slots[far], task.costs.forward
-    )
-    if cost < inf:
-        total = policy.totals(stages, slots[near])
-        yield Decided(total, cost, False, policy, slots[near])
+    stages, room, most = task.stages, task.slots[near], task.slots[far]
+    both = dict.fromkeys((task.tiers[near], task.tiers[far]))
+    for policy in segment_policies(stages, task.tiers[near], task.tiers[far], most):
+        total = policy.totals(stages, room)
+        cost = _cost(total, [*both], task.costs.forward)
+        if cost < inf:
+            yield Decided(total, cost, False, policy, room)
 
 
 def _split(task: Task, near: int, far: int) -> Iterator[Decided]:

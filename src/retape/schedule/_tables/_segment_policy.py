@@ -5,7 +5,6 @@ It is told in closed form, so for a run of any length: two numbers and two tiers
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
 from retape.schedule._binomial import least_sweeps
 from retape.schedule._cost import Counts, TierCounts, binomial_counts
@@ -77,31 +76,13 @@ class SegmentPolicy:
         most = max(least_sweeps(size, slots) for _, size in parts)
         return Totals(counts, most + (others > 0), 0)
 
-    def cost(self, stages: int, slots: int, forward: float) -> float:
-        """What a run costs beside taping; infinite if no number holds it."""
-        others, last = divmod(stages - 1, self.size)
-        try:
-            inside = self._inside(self.size, slots, forward) if others else 0.0
-            each = self.size * forward + self.far.write + self.far.read + inside
-            return others * each + self._inside(last + 1, slots, forward)
-        except OverflowError:
-            return inf
 
-    def _inside(self, stages: int, slots: int, forward: float) -> float:
-        counts = binomial_counts(stages, 1, slots)
-        transfers = counts.stores * self.near.write + counts.restores * self.near.read
-        return counts.advances * forward + transfers
-
-
-def segments(
-    stages: int, near: Tier, slots: int, far: Tier, starts: int, forward: float
-) -> tuple[float, SegmentPolicy]:
-    """The number of segments of least cost; of `near` alone, if it is `far`, too."""
+def segment_policies(
+    stages: int, near: Tier, far: Tier, starts: int
+) -> list[SegmentPolicy]:
+    """Some for as many starts as there is room for; one if `near` is `far`, too."""
     most = min(starts + 1, stages) if near.name != far.name else 1
-    found = [SegmentPolicy(near, far, -(-stages // n)) for n in _spread(most)]
-    costs = [policy.cost(stages, slots, forward) for policy in found]
-    least = min(costs)
-    return least, found[costs.index(least)]
+    return [SegmentPolicy(near, far, -(-stages // n)) for n in _spread(most)]
 
 
 def _spread(most: int) -> Iterator[int]:
