@@ -95,8 +95,8 @@ PATCHED = {
         "retape.engines.jaxpr._pipeline.",
     ),
     "disks and other processes' files": (
-        "retape.storage._file_lock.", "retape.storage._run_directory.",
-        "retape.storage._sharded.", "retape.storage._codec.FORMAT",
+        "retape.storage._run_directory.", "retape.storage._sharded.",
+        "retape.storage._codec.FORMAT",
     ),
     "faults put in, and machines caught, where nothing public stands in between": (
         "retape.driver._steps._step_machine.copy_tree",
@@ -198,7 +198,7 @@ def test_every_seam_is_used_and_the_judges_use_none() -> None:
 def test_the_check_sees_what_it_forbids() -> None:
     tree = ast.parse(
         "import retape.plan._base\n"
-        "from retape.storage import _file_lock as lock, DiskStore\n"
+        "from retape.storage import _run_directory as lock, DiskStore\n"
         "from retape.driver._loop import obey\n"
         "monkeypatch.setattr(lock, 'CLOCK', 1)\n"
         "monkeypatch.setattr('retape.driver._clock.now', 1)\n"
@@ -207,11 +207,11 @@ def test_the_check_sees_what_it_forbids() -> None:
         "monkeypatch.setattr(torch, '_hidden', 1)\n"
     )
     assert imports(tree) == [
-        "retape.plan._base", "retape.storage._file_lock", "retape.driver._loop"
+        "retape.plan._base", "retape.storage._run_directory", "retape.driver._loop"
     ]  # fmt: skip
     assert patches(tree) == [
-        "retape.storage._file_lock.CLOCK",
+        "retape.storage._run_directory.CLOCK",
         "retape.driver._clock.now",
         "retape.jax._hidden",
-        "retape.storage._file_lock.held.*",
+        "retape.storage._run_directory.held.*",
     ]

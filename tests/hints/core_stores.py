@@ -74,7 +74,7 @@ def left_behind(folder: Any) -> Any:
 
 def no_locks(monkeypatch: Any) -> None:
     """As on a platform without locks of files."""
-    monkeypatch.setattr("retape.storage._file_lock.fcntl", None)
+    monkeypatch.setattr("retape.storage._run_directory.fcntl", None)
 
 
 PAIRS = """

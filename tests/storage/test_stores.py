@@ -185,7 +185,7 @@ def no_opening(monkeypatch, refused):
             raise refusal(errno.EACCES)
         return real(path, flags, mode)
 
-    monkeypatch.setattr("retape.storage._file_lock.os.open", refuse)
+    monkeypatch.setattr("retape.storage._run_directory.os.open", refuse)
 
 
 def no_flushing_of_folders(monkeypatch):

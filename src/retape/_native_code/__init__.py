@@ -7,12 +7,11 @@ that is read-only or `noexec` is done without where temporary files serve.
 
     _toolchain      which compilers there are
     _object_cache   what was compiled before
-    _build          from text to an object
-    _load           an object into this process
+    _build          from text to an object, and into this process
 """
 
 from retape._native_code._build import Program as Program
 from retape._native_code._build import build as build
-from retape._native_code._load import load as load
+from retape._native_code._build import load as load
 from retape._native_code._object_cache import ObjectCache as ObjectCache
 from retape._native_code._toolchain import Toolchain as Toolchain

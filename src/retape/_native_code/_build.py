@@ -1,4 +1,7 @@
-"""From a program's text to an object: the first compiler that works, or the cache."""
+"""From a program's text to an object, and into this process.
+
+The object is the first working compiler's, or from the cache.
+"""
 
 import hashlib
 import os
@@ -6,17 +9,21 @@ import platform
 import shlex
 import subprocess
 import sys
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 from retape._errors import UnsupportedError
 from retape._native_code._object_cache import ObjectCache
 from retape._native_code._toolchain import Command, Toolchain
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +200,7 @@ def _compile(objects: ObjectCache, compiler: Command, program: Program) -> bytes
 def _written(folder: Path, program: Program) -> list[str]:
     """The names of the program's files, which are written."""
     names: list[str] = []
-    for number, text in enumerate(
-        (program.text, *(text for text, _ in program.beside))
-    ):
+    for number, text in enumerate(program.texts):
         source = folder / f"program{number or ''}{program.suffix}"
         source.write_text(text, encoding="utf-8")
         names.append(str(source))
@@ -212,21 +217,9 @@ def _made(folder: Path, command: Sequence[str], name: str) -> bytes:
     # In the user's language the words could be in any encoding.
     settings = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
     made = Path(name)
-    status, said = _run([*command, "-o", name], settings)
-    if status != 0 or not made.exists():
-        words = said.decode("utf-8", errors="replace").strip()[-2000:]
-        raise _CompilerFailed(f"failed ({words or f'status {status}'})")
-    image = made.read_bytes()
-    if not image.startswith(_OBJECTS):
-        raise _CompilerFailed("failed (it says that it made an object, but did not)")
-    return image
-
-
-def _run(command: Sequence[str], settings: dict[str, str]) -> tuple[int, bytes]:
-    """Run a command: its status and what it says."""
     try:
         done = subprocess.run(
-            command,
+            [*command, "-o", name],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -235,4 +228,43 @@ def _run(command: Sequence[str], settings: dict[str, str]) -> tuple[int, bytes]:
         )
     except OSError as error:
         raise _CompilerFailed(f"cannot be run ({error.strerror})") from None
-    return done.returncode, done.stderr
+    if done.returncode != 0 or not made.exists():
+        words = done.stderr.decode("utf-8", errors="replace").strip()[-2000:]
+        raise _CompilerFailed(f"failed ({words or f'status {done.returncode}'})")
+    image = made.read_bytes()
+    if not image.startswith(_OBJECTS):
+        raise _CompilerFailed("failed (it says that it made an object, but did not)")
+    return image
+
+
+def load(tools: Toolchain, image: bytes, open_file: Callable[[str], T]) -> T:
+    """Load an object, from a file of its own that is removed at once.
+
+    An object that is loaded twice must not share its state. The file is where files
+    may be executed: in the cache, or where temporary ones go.
+
+    Args:
+        tools: What it was built with.
+        image: The object.
+        open_file: What loads a file of this name.
+
+    Returns:
+        What `open_file` has returned.
+
+    Raises:
+        UnsupportedError: If it cannot be loaded from either place.
+    """
+    reason = ""
+    for folder in (ObjectCache(tools).scratch, tempfile.TemporaryDirectory):
+        try:
+            with folder() as name:
+                path = Path(name) / "program.so"
+                path.write_bytes(image)
+                return open_file(str(path))
+        except (OSError, ImportError, UnsupportedError) as error:
+            reason = reason or str(error)
+    raise UnsupportedError(
+        f"the compiled object cannot be loaded ({reason}); set `$RETAPE_CACHE` to a "
+        "folder that can be written and from which programs may be executed, or "
+        f"{tools.instead}."
+    )

@@ -2,7 +2,9 @@
 
 A file is written to a temporary name, flushed to the device and renamed, so that a
 process that is killed leaves the old one or the new one. A lock that the operating
-system releases when its process ends keeps a second process out.
+system releases when its process ends keeps a second process out. A system without such
+locks, such as Windows, is refused: a lock that outlives a killed process would keep its
+successor out, and no lock would let two runs mix their files.
 """
 
 import errno
@@ -10,14 +12,74 @@ import io
 import os
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from retape._errors import SnapshotError, StoreError
 from retape.storage._base import AnotherRun, Key
 from retape.storage._codec import decode, label_in, read_label
-from retape.storage._file_lock import Lock, NoLock, sync_directory
+
+try:
+    import fcntl
+except ImportError:  # not POSIX
+    fcntl = None
 
 RECORD = "record.npz"
 RECORD_BEFORE = "record-before.npz"
+
+
+class NoLock(OSError):
+    """This platform has no lock that ends with its process."""
+
+
+class Lock:
+    """A lock on a file, made if it is not there, until `release` or the process's end.
+
+    A forked child does not have it: it closes its copy of the handle, which would
+    otherwise keep the lock after its parent's end.
+
+    Raises:
+        BlockingIOError: If another process has it.
+        OSError: If the file cannot be made, or the platform has no locks.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if fcntl is None:
+            raise NoLock("this platform has no `fcntl` for a lock")
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        self._handle: int | None = os.open(path, flags, 0o644)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            self.release()
+            raise
+        _HELD.add(self)
+
+    def release(self) -> None:
+        """Give it up."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+_HELD: WeakSet[Lock] = WeakSet()
+
+
+def _release_in_child() -> None:
+    for held in list(_HELD):
+        held.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_in_child)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class Folder:
