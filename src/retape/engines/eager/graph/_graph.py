@@ -20,7 +20,6 @@ from retape.engines.eager.graph._node import (
     Node,
     check_in_place,
     node_name,
-    options_of,
     recomputed,
     topological_order,
 )
@@ -95,7 +94,7 @@ class Graph:
 
         Raises:
             UnsupportedError: If its inputs are to be saved and are gone.
-            PlanError: If the depth allows no recomputation, or there is no such option.
+            PlanError: If the depth allows no recomputation.
 
         Examples:
             >>> graph = Graph()
@@ -108,7 +107,7 @@ class Graph:
             >>> y.value is None, z.value is None
             (False, True)
         """
-        return _mark(node, options_of(options))
+        return _mark(node, CheckpointOptions(**options))
 
     def auto_checkpoint_every_n(self, root: Node, n: int, **options: Any) -> list[Node]:
         """Mark every n-th computed node below `root`, in topological order.
@@ -136,7 +135,7 @@ class Graph:
             raise PlanError(
                 f"`n={n}` is not a spacing; mark every n-th node with n >= 1."
             )
-        made = options_of(options)
+        made = CheckpointOptions(**options)
         computed = [node for node in topological_order(root) if node.op is not None]
         return [node for node in computed[n - 1 :: n] if _mark(node, made)]
 
@@ -166,7 +165,7 @@ class Graph:
         """
         if depth < 0:
             raise PlanError(f"`depth={depth}` is negative; leaves lie at depth 0.")
-        made = options_of(options)
+        made = CheckpointOptions(**options)
         depths: dict[int, int] = {}
         deep: list[Node] = []
         for node in topological_order(root):

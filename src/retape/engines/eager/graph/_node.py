@@ -8,7 +8,7 @@ chain of any depth is possible; `max_recompute_depth` bounds it where wanted.
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -36,18 +36,6 @@ class CheckpointOptions:
                 f"`max_recompute_depth={depth}` allows no recomputation at all. Give "
                 "at least 1, or `None` for no bound."
             )
-
-
-def options_of(given: dict[str, Any]) -> CheckpointOptions:
-    """Options that were passed by name."""
-    known = [each.name for each in fields(CheckpointOptions)]
-    for name in given:
-        if name not in known:
-            raise PlanError(
-                f"`{name}=` is no option of a checkpoint: pass some of "
-                f"{', '.join(known)}."
-            )
-    return CheckpointOptions(**given)
 
 
 @dataclass(eq=False, slots=True)
