@@ -11,7 +11,12 @@ import torch
 from retape._arguments import whole, word_of
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
-from retape.engines.eager._function_levels import Levels, inside_of_transform
+from retape.engines.eager._function_levels import (
+    Levels,
+    hooks_are_allowed,
+    hooks_are_on,
+    inside_of_transform,
+)
 from retape.engines.eager._limits import (
     Limits,
     automatic_budget,
@@ -19,7 +24,6 @@ from retape.engines.eager._limits import (
     read_bytes,
     read_plan,
 )
-from retape.engines.eager._saved_hooks import hooks_are_allowed, hooks_are_on
 from retape.engines.eager._torch_compile import (
     being_compiled,
     compiled_code_runs_eagerly,

@@ -21,8 +21,8 @@ from torch.overrides import TorchFunctionMode
 from retape._errors import RetapeError
 from retape.engines.eager._collectives import NAMESPACES as COLLECTIVES
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._function_levels import hooks_are_refused
 from retape.engines.eager._limits import Limits
-from retape.engines.eager._saved_hooks import hooks_are_refused
 from retape.engines.eager._torch_compile import (
     OperatorWatch,
     compiled_code_runs_eagerly,

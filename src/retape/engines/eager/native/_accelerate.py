@@ -18,10 +18,9 @@ import torch
 from retape import _native_code as native_code
 from retape.engines.eager.trace._geometry import Geometry
 from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings, Loaded, Tail
-from retape.engines.eager.trace._inputs import Input
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import Snapshot, Step
+from retape.engines.eager.trace._step import Input, Snapshot, Step
 from retape.engines.eager.trace._trace import Trace
 
 SOURCES = Path(__file__).parent

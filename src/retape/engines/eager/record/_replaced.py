@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from retape.engines.eager._saved_hooks import without_hooks
+from retape.engines.eager._function_levels import without_hooks
 from retape.engines.eager._shared_change import SharedChange, Undo, replace
 
 _REBUILD = "_rebuild_buckets"

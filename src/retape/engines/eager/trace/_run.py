@@ -25,9 +25,8 @@ from retape.engines.eager.trace._geometry import (
     without_autograd,
 )
 from retape.engines.eager.trace._holdings import TAG, Tail
-from retape.engines.eager.trace._inputs import Input
 from retape.engines.eager.trace._report import Tally
-from retape.engines.eager.trace._step import Snapshot, places_of
+from retape.engines.eager.trace._step import Input, Snapshot, places_of
 from retape.engines.eager.trace._trace import Trace
 
 _KEPT_WHOLE = (

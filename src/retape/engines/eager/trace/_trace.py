@@ -36,16 +36,17 @@ from retape.engines.eager.trace._geometry import (
     tensor_on,
 )
 from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings, Tail
-from retape.engines.eager.trace._inputs import (
+from retape.engines.eager.trace._signature import Signature
+from retape.engines.eager.trace._step import (
     Input,
     InputGradient,
     Received,
+    Snapshot,
+    Step,
     is_exposed,
     whole_of,
     without_history,
 )
-from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import Snapshot, Step
 
 
 class Trace:
