@@ -78,9 +78,6 @@ class LoopRecorder(TorchFunctionMode):
         others = () if accelerator is None else (accelerator.type,)
         self._devices = "cpu", *others
 
-    def _is_autocast(self) -> bool:
-        return any(map(torch.is_autocast_enabled, self._devices))
-
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
@@ -107,7 +104,8 @@ class LoopRecorder(TorchFunctionMode):
 
     def _call(self, func: Any, kind: CallKind, args: Any, kwargs: Any) -> Any:
         calls, grad = self.calls, self.calls.grad
-        if torch.is_grad_enabled() is not grad or self._is_autocast():
+        autocast = any(map(torch.is_autocast_enabled, self._devices))
+        if torch.is_grad_enabled() is not grad or autocast:
             raise UnsupportedError(
                 f"`{_name(func)}` was called under autocast, in inference mode or "
                 "inside an `autograd.Function`, which `recompute(mode='loop')` cannot "

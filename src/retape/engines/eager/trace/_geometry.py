@@ -17,18 +17,14 @@ from retape.engines.eager._function_levels import TRANSFORMS, key_set
 
 _AUTOGRAD = "AutogradFunctionality", "AutogradOther", "AutogradNestedTensor"
 _DEVICES = "CPU", "CUDA", "XPU", "MPS", "HPU", "PrivateUse1"
-_WITHOUT_AUTOGRAD = key_set(*_AUTOGRAD)
+AUTOGRAD = key_set(*_AUTOGRAD)
+"""What is left out where operators have no graph, and are seen by all else."""
 # A backward may run under `vmap` (`is_grads_batched`), which refuses random numbers, or
 # inside of another transform, which would take part in it.
 _ABOVE = key_set(
     *_AUTOGRAD, *(f"Autocast{each}" for each in _DEVICES),
     "FuncTorchVmapMode", "VmapMode", *TRANSFORMS,
 )  # fmt: skip
-
-
-def without_autograd() -> Any:
-    """A context in which operators have no graph, and are seen by all else."""
-    return torch._C._ExcludeDispatchKeyGuard(_WITHOUT_AUTOGRAD)
 
 
 class below_autograd:

@@ -18,11 +18,11 @@ from retape._warn import warn
 from retape.engines.eager._record_bytes import record_size
 from retape.engines.eager._wrapper_tensors import SavedWhole, save_wrapper
 from retape.engines.eager.trace._geometry import (
+    AUTOGRAD,
     Geometry,
     proxies,
     tensor_on,
     view_through,
-    without_autograd,
 )
 from retape.engines.eager.trace._holdings import TAG, Tail
 from retape.engines.eager.trace._report import Tally
@@ -180,7 +180,7 @@ class Run:
                 with trace.streams.at_home():
                     self.sweep.fetch(handle)
                 storage = trace.held.storages[slot]
-            with without_autograd():
+            with torch._C._ExcludeDispatchKeyGuard(AUTOGRAD):
                 return trace.streams.hand_out(tensor_on(storage, handle.geometry))
 
     def dropped(self, handle: Handle) -> None:
@@ -287,7 +287,7 @@ class ForeignView:
     def value(self) -> Tensor:
         """The tensor, if its storage is as it was."""
         tensor = self.known.value()
-        with without_autograd():
+        with torch._C._ExcludeDispatchKeyGuard(AUTOGRAD):
             if self.geometry is self.root:
                 return tensor_on(tensor.untyped_storage(), self.geometry)
             return view_through(tensor, self.root, self.geometry)

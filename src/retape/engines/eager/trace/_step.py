@@ -202,11 +202,6 @@ class Received:
     saved: bool = False
 
 
-def whole_of(tensor: Tensor) -> Tensor:
-    """What a tensor is a view of, or the tensor."""
-    return tensor if tensor._base is None else tensor._base
-
-
 def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
     """Tell whether a tensor lies in memory of another library, such as NumPy's.
 
@@ -214,7 +209,8 @@ def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
     """
     if storage.resizable() or storage.nbytes() == 0:
         return False
-    return not isinstance(whole_of(tensor), torch.nn.Parameter)
+    seen = tensor, tensor._base
+    return not any(isinstance(each, torch.nn.Parameter) for each in seen)
 
 
 def without_history(tensor: Tensor) -> Tensor:

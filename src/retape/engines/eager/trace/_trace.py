@@ -44,7 +44,6 @@ from retape.engines.eager.trace._step import (
     Snapshot,
     Step,
     is_exposed,
-    whole_of,
     without_history,
 )
 
@@ -114,7 +113,7 @@ class Trace:
         version = -1 if tensor.is_inference() else tensor._version
         self.foreign[slot] = Input(without_history(tensor), version, nbytes, storage)
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
-            whole = whole_of(tensor)
+            whole = tensor if tensor._base is None else tensor._base
             lies_close = not whole.is_nested and whole.is_contiguous()
             self._gets_gradient(slot, whole if lies_close else None)
         self.on_host &= tensor.device.type in ("cpu", "meta")
