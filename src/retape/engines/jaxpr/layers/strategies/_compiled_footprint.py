@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -14,10 +13,8 @@ import numpy as np
 from jax.core import Tracer
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
+from retape.engines.jaxpr.jaxprs._avals import is_inexact
 from retape.engines.jaxpr.jaxprs._evaluate import vjp_by, which
-from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
-from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
 from retape.engines.jaxpr.xla._standalone import memory_of, places_of
 from retape.storage._trees._arrays import digest_array
@@ -140,56 +137,3 @@ def gradients(
     outs = jax.eval_shape(chosen, list(structs))
     scalar = len(outs) == 1 and not outs[0].shape
     return [lambda *a: valued(*a)[1], valued], (free,) if scalar else (free, outs)
-
-
-class MeasuredWays:
-    """What the compiler says of the ways to run one function, asked as late as can be.
-
-    Whoever takes a gradient may want the value, too, so that a way has two programs.
-    Where the first takes too much, the second is not compiled.
-
-    Args:
-        graph: The function.
-        inputs: What is known of its inputs.
-        run: Evaluates it in the way of a number.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        inputs: Inputs,
-        run: Callable[[int, Sequence[Any]], Sequence[Any]],
-    ) -> None:
-        self.graph, self.inputs, self.run = graph, inputs, run
-        self.known: dict[int, int] = {}
-        """Temporaries of each way that was asked about, as far as they are known."""
-        self._rest: dict[int, Iterator[int]] = {}
-
-    def fits(self, number: int, budget: int) -> bool:
-        """Whether a way keeps to a budget, whichever of its programs is run."""
-        if number not in self.known:
-            self._rest[number] = self._temporaries(number)
-            self.known[number] = next(self._rest[number])
-        for taken in self._up_to(number, budget):
-            self.known[number] = max(taken, self.known[number])
-        return self.known[number] <= budget
-
-    def _up_to(self, number: int, budget: int) -> Iterator[int]:
-        while self.known[number] <= budget:
-            taken = next(self._rest[number], None)
-            if taken is None:
-                return
-            yield taken
-
-    def least(self, among: Collection[int]) -> int:
-        """The way of fewest bytes, of some that were asked about."""
-        while True:
-            number = min(among, key=lambda n: self.known[n])
-            if self.fits(number, self.known[number]):
-                return number
-
-    def _temporaries(self, number: int) -> Iterator[int]:
-        structs = [struct(v.aval) for v in self.graph.jaxpr.invars]
-        programs, args = gradients(partial(self.run, number), structs, self.inputs)
-        names = axis_names(self.graph.jaxpr)
-        return (footprint(p, *args, names=names).temp for p in programs)
