@@ -300,11 +300,6 @@ def is_high(jaxpr: Any) -> bool:
     return getattr(getattr(jaxpr, "jaxpr", jaxpr), "is_high", False)
 
 
-def with_new_rules() -> bool:
-    """Whether rules or marks are built as primitives of the new kind here."""
-    return any(flag.value for flag in _FLAGS)
-
-
 def _of(module: str, name: str) -> Any:
     """A class of JAX's own, or one that has no instances where it is not there."""
     try:

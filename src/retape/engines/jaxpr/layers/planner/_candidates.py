@@ -34,8 +34,6 @@ from retape.engines.jaxpr.layers.strategies._compiled_footprint import (
     footprint,
 )
 from retape.engines.jaxpr.layers.strategies._cutting import AsItIs, StepMachine
-from retape.plan._base import Plan
-from retape.plan._constructors import within
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +164,16 @@ class Question:
         run = _value_and_grad(self.argnums, self.has_aux)
         return lambda *a: run(fun, *a, **self.kwargs)
 
-    def least_plan(self) -> Plan:
-        """The step machine's plan of least memory."""
-        marked = checkpoint(self.fun, policy=StepMachine(within(1)))
+    def least_budget(self, way: Callable[[int], Strategy]) -> int:
+        """The smallest budget that ways of one kind can keep."""
+        marked = checkpoint(self.fun, policy=way(1))
         try:
             jax.eval_shape(self.gradient(marked), *self.structs)
         except BudgetError as error:
-            return within(error.least or 1)
+            return error.least or 1
         except RetapeError:
-            pass  # Whoever tries the plan is told the same, and puts it in the table.
-        return within(1)
+            pass  # Whoever tries the way is told the same, and puts it in the table.
+        return 1
 
     def work(self, fun: Callable[..., Any]) -> int:
         """Floating-point operations of a function, about."""

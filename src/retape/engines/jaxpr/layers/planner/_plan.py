@@ -26,7 +26,7 @@ from retape.engines.jaxpr.layers.strategies._cutting import (
     Sqrt,
     StepMachine,
 )
-from retape.engines.jaxpr.layers.strategies._within_budget import Least, Within
+from retape.engines.jaxpr.layers.strategies._within_budget import Within
 from retape.plan._base import Plan
 from retape.plan._constructors import within
 
@@ -174,7 +174,7 @@ def _with_less(policy: Strategy, over: int) -> Strategy | None:
     if isinstance(policy, Within) and policy.budget > over:
         return Within(policy.budget - over)
     if isinstance(policy, StepMachine) and (policy.plan.budget or 0) > over:
-        return StepMachine(within(policy.plan.limit - over))
+        return _in_budget(policy.plan.limit - over)
     return None
 
 
@@ -212,15 +212,19 @@ def _candidates(looped: bool, rest: int) -> list[tuple[str, Strategy]]:
     return [
         *ways,
         # A tenth is for what is not the loop.
-        ("binomial", StepMachine(within(max(1, rest * 9 // 10)))),
+        ("binomial", _in_budget(max(1, rest * 9 // 10))),
         ("offload", Loops(LoopOptions(levels=1, offload="host"))),
     ]
 
 
 def _last_resorts(question: Question, looped: bool) -> list[tuple[str, Strategy]]:
     if not looped:
-        return [("all run again", Least())]
+        return [("all run again", Within(question.least_budget(Within)))]
     return [
         ("segments, 5 levels", Loops(LoopOptions(levels=5))),
-        ("one snapshot", StepMachine(question.least_plan())),
+        ("one snapshot", _in_budget(question.least_budget(_in_budget))),
     ]
+
+
+def _in_budget(budget: int) -> StepMachine:
+    return StepMachine(within(budget))

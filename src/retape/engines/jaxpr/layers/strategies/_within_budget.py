@@ -95,19 +95,6 @@ class Within(Strategy):
         return refitted
 
 
-@dataclass(frozen=True, slots=True)
-class Least(Strategy):
-    """What `Within` does under the smallest budget that it can keep."""
-
-    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
-        return run_late(graph, self, values)
-
-    def choose(self, graph: Graph, inputs: Inputs) -> Evaluation:
-        """As `Within.choose`."""
-        _, least = _fitting(graph, inputs, 1)
-        return Within(least).choose(graph, inputs)
-
-
 Fit = tuple[Evaluation | None, int]
 """How to run a function within a budget; or `None`, and the least that would do."""
 
