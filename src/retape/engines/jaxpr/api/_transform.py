@@ -20,7 +20,7 @@ from retape.engines.jaxpr.api._hosted import run_hosted
 from retape.engines.jaxpr.api._known_traces import trace_once
 from retape.engines.jaxpr.api._trace import FlatCall, Traced, flatten_call
 from retape.engines.jaxpr.calls._rules import call, hoisted_sweep
-from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
+from retape.engines.jaxpr.intake._flax import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.plan._base import Plan
 from retape.plan._options import Loops

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.control._integers import FOREVER, INT
-from retape.engines.jaxpr.control._settings import BACK, COUNT, Settings
+from retape.engines.jaxpr.control._settings import BACK, COUNT, FOREVER, INT, Settings
 from retape.engines.jaxpr.control._splits import SPLITS, Sweeps, binomial_split
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.control._integers import FOREVER, INT
 from retape.engines.jaxpr.control._reach_table import sweeps_at_once
+from retape.engines.jaxpr.control._settings import FOREVER, INT
 from retape.engines.jaxpr.control._splits import over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.control._integers import INT
+from retape.engines.jaxpr.control._settings import INT
 from retape.engines.jaxpr.control._splits import over
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, where
 

@@ -1,7 +1,7 @@
 """The integers that steer a sweep, as traced arithmetic.
 
 The same rules as in `retape.schedule`, on scalars inside an XLA program, of either of
-the types that `control/_integers` chooses from; a test holds both to the same stream of
+the types that `control/_settings` chooses from; a test holds both to the same stream of
 actions. Lengths and positions are in stages.
 """
 

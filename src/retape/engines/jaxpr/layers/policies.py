@@ -21,8 +21,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from retape._errors import PlanError
-from retape.engines.jaxpr.layers.remat._names import Names
-from retape.engines.jaxpr.layers.remat._policy import Policy, Strategy, saves_products
+from retape.engines.jaxpr.layers.remat._policy import (
+    Names,
+    Policy,
+    Strategy,
+    saves_products,
+)
 from retape.engines.jaxpr.layers.strategies._cutting import EveryN, Sqrt
 from retape.plan._constructors import within
 

@@ -36,7 +36,11 @@ from retape.engines.jaxpr.jaxprs._avals import check_sizes_known, struct, varyin
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.jaxprs._target import platform
-from retape.engines.jaxpr.sizing._byte_counts import peak_bytes, snapshot_bytes
+from retape.engines.jaxpr.sizing._byte_counts import (
+    compiled_temporary_bytes,
+    peak_bytes,
+    snapshot_bytes,
+)
 from retape.engines.jaxpr.sizing._candidates import (
     Candidate,
     Infeasible,
@@ -50,7 +54,6 @@ from retape.engines.jaxpr.sizing._candidates import (
     tapeless_candidates,
     thin_candidates,
 )
-from retape.engines.jaxpr.sizing._measured_bytes import compiled_temporary_bytes
 from retape.engines.jaxpr.xla._standalone import Shardings, devices_sharing, is_explicit
 from retape.plan._base import Plan
 from retape.plan._constructors import within

@@ -23,7 +23,7 @@ from jax import lax
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._share_cotangents import without_sharing
-from retape.engines.jaxpr.control._integers import step_type
+from retape.engines.jaxpr.control._settings import step_type
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
 from retape.engines.jaxpr.nest._known_trips import emit

@@ -38,9 +38,8 @@ from jax import lax
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.control._integers import LONGEST_GO
 from retape.engines.jaxpr.control._reach_table import sweeps_at_once
-from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.control._settings import LONGEST_GO, Settings
 from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, chunk_sizes

@@ -25,8 +25,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.codegen._allocate import Location
 from retape.engines.jaxpr.codegen._compiled import Compiled, with_thin_tape
-from retape.engines.jaxpr.control._integers import INT, step_type
-from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.control._settings import INT, Settings, step_type
 from retape.engines.jaxpr.ir._ir import Block, Label, Loop
 from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._counted_turns import after_steps, pace_of

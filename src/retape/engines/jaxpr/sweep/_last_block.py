@@ -32,8 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.control._integers import INT
-from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.control._settings import INT, Settings
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.nest._resumable_nest import OK, State
 from retape.engines.jaxpr.sweep._pin import pinned_state

@@ -36,14 +36,17 @@ from jax.extend import core
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN, Location
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.control._integers import (
+from retape.engines.jaxpr.control._settings import (
+    BACK,
+    COUNT,
     FOREVER,
     INT,
+    ONLINE,
     Integer,
+    Settings,
     stage_type,
     step_type,
 )
-from retape.engines.jaxpr.control._settings import BACK, COUNT, ONLINE, Settings
 from retape.engines.jaxpr.ir._ir import Atom, Lit, Var
 from retape.engines.jaxpr.jaxprs._avals import blank, zeros
 from retape.engines.jaxpr.nest._both_branches import without_waits
@@ -155,7 +158,7 @@ def _integers(known: int | None, settings: Settings, d: int) -> State:
 
 
 def stage_kind(known: int | None, settings: Settings) -> Integer:
-    """The type of positions; see `control/_integers`."""
+    """The type of positions; see `control/_settings`."""
     given = settings.stage, settings.snapshots, settings.sweeps or 0
     return stage_type(known, *given)
 

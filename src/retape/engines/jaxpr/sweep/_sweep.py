@@ -35,9 +35,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.control._integers import LONGEST_GO, step_type
 from retape.engines.jaxpr.control._next_action import READ, cut, decision
-from retape.engines.jaxpr.control._settings import BACK, ONLINE, Settings
+from retape.engines.jaxpr.control._settings import (
+    BACK,
+    LONGEST_GO,
+    ONLINE,
+    Settings,
+    step_type,
+)
 from retape.engines.jaxpr.control._splits import Sweeps, over, sweeps
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._row_ops import row

@@ -11,8 +11,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.control._integers import INT
-from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.control._settings import INT, Settings
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import vjp_by, which

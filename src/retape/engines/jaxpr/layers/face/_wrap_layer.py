@@ -1,7 +1,7 @@
 """`Checkpointed(layer)`: a layer that is run again in reverse.
 
 A callable or an Equinox module is marked with its arrays as arguments. Flax modules are
-lifted (`intake/_nnx`, `intake/_linen`): what the call changed (statistics, counters,
+lifted (`intake/_flax`, `intake/_flax`): what the call changed (statistics, counters,
 random streams, sown values), in the layer or in any argument, is changed once.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.intake._linen import (
+from retape.engines.jaxpr.intake._flax import (
     call_linen,
     is_linen,
     make_known,

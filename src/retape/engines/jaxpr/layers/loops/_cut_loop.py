@@ -1,4 +1,4 @@
-"""A loop of a program, run in another way.
+"""A loop of a program, or all loops of one, run in another way than they were written.
 
 JAX traces a body once for a function and its types. What is cut is that body, as it
 stands in the loop's equation, and a body that was cut before is not cut again. The face
@@ -8,13 +8,14 @@ of a loop therefore lets JAX write it; what JAX refuses is refused in its words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core
 
-from retape._errors import PlanError
+from retape._errors import PlanError, UnsupportedError
 from retape.engines.jaxpr.analysis._known_values import Known
 from retape.engines.jaxpr.analysis._trip_count import trip_bounds
 from retape.engines.jaxpr.api._call_cache import is_traced_once
@@ -37,10 +38,20 @@ from retape.engines.jaxpr.jaxprs._jax_internals import (
 from retape.engines.jaxpr.jaxprs._rewrite import known_length
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist, variables
+from retape.engines.jaxpr.jaxprs._target import platform
 from retape.engines.jaxpr.layers.loops._nested_loop import Turns, run_cut
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
-from retape.engines.jaxpr.layers.remat._flat_program import graph_of, is_loop
-from retape.engines.jaxpr.layers.remat._names import check_names
+from retape.engines.jaxpr.layers.remat._flat_program import (
+    Graph,
+    graph_of,
+    is_loop,
+    is_nested,
+)
+from retape.engines.jaxpr.layers.remat._policy import (
+    Strategy,
+    check_names,
+    saves_products,
+)
 
 
 class Unknown(NamedTuple):
@@ -221,3 +232,44 @@ def _check_only_plan(options: LoopOptions, unknown: Unknown) -> None:
                 f"`{unknown.loop}`: {unknown.why}, so the number of trips is unknown "
                 "while tracing. Pass a `plan`, such as `retape.logarithmic()`, instead."
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Loops(Strategy):
+    """The program's scans as `retape.jax.scan` with these options."""
+
+    options: LoopOptions
+    deep: bool = False
+    """Whether loops in the bodies of loops are run so, too."""
+
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        if not any(eqn.primitive.name == "scan" for eqn in graph.jaxpr.eqns):
+            raise UnsupportedError(
+                "a loop was to be run in another way, and it was traced to a program "
+                "with 0 scans at its top. This release of what made the loop builds it "
+                "otherwise: use one that Retape supports."
+            )
+        return run_scans(graph.jaxpr, values, self.options, deep=self.deep)
+
+
+def loop_ways(graph: Graph) -> list[Loops | None]:
+    """How loops may be reversed, by rising extra work; `None` is as they are."""
+    fourth = LoopOptions(levels=2, policy=saves_products)
+    if platform() != "cpu":
+        fourth = LoopOptions(levels=1, offload="host")
+    options = [
+        LoopOptions(levels=1, policy=saves_products),
+        LoopOptions(levels=1),
+        fourth,
+        LoopOptions(levels=2),
+    ]
+    more = [LoopOptions(levels=k) for k in (3, 5)]
+    deep = [LoopOptions(levels=k) for k in (1, 2)]
+    nested = any(is_nested(eqn) for eqn in graph.jaxpr.eqns)
+    last = [Loops(o, deep=True) for o in deep] if nested else list(map(Loops, more))
+    return [None, *map(Loops, options), *last]
+
+
+def has_loops(graph: Graph) -> bool:
+    """Whether there is a scan of more than one step."""
+    return any(map(is_loop, graph.jaxpr.eqns))

@@ -14,8 +14,8 @@ from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce, evaluate
+from retape.engines.jaxpr.layers.loops._cut_loop import Loops, has_loops
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
-from retape.engines.jaxpr.layers.loops._whole_loops import Loops, has_loops
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cutter,
     beyond,

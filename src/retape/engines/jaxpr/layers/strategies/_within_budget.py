@@ -24,7 +24,7 @@ from retape.engines.jaxpr.calls._placed_budget import for_one_device, may_be_spr
 from retape.engines.jaxpr.jaxprs._avals import check_sizes_known
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
-from retape.engines.jaxpr.layers.loops._whole_loops import Loops, has_loops, loop_ways
+from retape.engines.jaxpr.layers.loops._cut_loop import Loops, has_loops, loop_ways
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cut,
     Cutter,
