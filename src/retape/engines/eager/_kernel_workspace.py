@@ -22,6 +22,7 @@ kernel begins.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -29,8 +30,6 @@ import torch
 
 _BLOCK, _SMALL_IMAGE = 16, 20_480
 _WEIGHTS_PER_THREAD = 4
-# Arguments of `aten::convolution` and of `aten::mkldnn_rnn_layer`.
-_CONVOLUTION, _LAYER = 9, 16
 # Numbers by which a row may be padded; bytes for where parts of a scratch pad begin.
 _PADDING, _ALIGNMENT = 16, 65_536
 # By transform, copies of its operand: along one dimension, along several, and what the
@@ -60,27 +59,10 @@ class Workspace(NamedTuple):
     beforehand: int = 0
 
 
-def workspace_bytes(args: Sequence[Any]) -> Workspace:
-    """The workspace of a convolution or recurrent layer; that of others is none.
+def workspace_bytes(name: str, args: Sequence[Any]) -> Workspace:
+    """The workspace of a convolution, a recurrent layer or a Fourier transform.
 
-    Args:
-        args: Positional arguments of `aten::convolution` or `aten::mkldnn_rnn_layer`.
-
-    Examples:
-        >>> workspace_bytes(())
-        Workspace(forward=0, reverse=0, beforehand=0)
-    """
-    if any(isinstance(each, torch.Tensor) and each.is_cuda for each in args[:2]):
-        return Workspace()  # there it is measured
-    if len(args) == _CONVOLUTION and isinstance(args[1], torch.Tensor):
-        return _of_convolution(*args)
-    if len(args) == _LAYER and isinstance(args[2], torch.Tensor):
-        return _of_recurrent_layer(args[0], args[2].shape[-1])
-    return Workspace()
-
-
-def transform_bytes(name: str, args: Sequence[Any]) -> Workspace:
-    """The workspace of a Fourier transform; that of other operators is none.
+    That of other operators is none, and on a GPU it is measured.
 
     Args:
         name: Of the operator.
@@ -88,13 +70,18 @@ def transform_bytes(name: str, args: Sequence[Any]) -> Workspace:
 
     Examples:
         >>> x = torch.zeros(4, 8)
-        >>> transform_bytes("aten::_fft_r2c", (x, [1], 0, True))
+        >>> workspace_bytes("aten::_fft_r2c", (x, [1], 0, True))
         Workspace(forward=256, reverse=256, beforehand=0)
     """
-    if name not in _TRANSFORMS or args[0].is_cuda:
+    if name not in _RECKONED or args[0].is_cuda:
         return Workspace()
+    return _RECKONED[name](*args)
+
+
+def _of_transform(
+    name: str, operand: torch.Tensor, along: Sequence[int], *_: Any
+) -> Workspace:
     one, several, more = _TRANSFORMS[name]
-    operand, along = args[0], args[1]
     copies = one if len(along) == 1 else several
     line = _LINE * max((operand.shape[each] for each in along), default=0)
     return Workspace(copies * operand.nbytes + line, more * operand.nbytes)
@@ -143,7 +130,8 @@ def _of_convolution(
     return Workspace(*(image.itemsize * each for each in numbers))
 
 
-def _of_recurrent_layer(sequence: Any, hidden: int) -> Workspace:
+def _of_recurrent_layer(sequence: Any, _: Any, weight: Any, *__: Any) -> Workspace:
+    hidden = weight.shape[-1]
     steps, batch, entering = (
         sequence.shape[0],
         prod(sequence.shape[1:-1]),
@@ -167,6 +155,14 @@ def _of_recurrent_layer(sequence: Any, hidden: int) -> Workspace:
     return Workspace(
         found.forward + _ALIGNMENT, found.reverse, found.beforehand + _ALIGNMENT
     )
+
+
+_RECKONED: dict[str, Callable[..., Workspace]] = {
+    "aten::convolution": _of_convolution,
+    "aten::convolution_overrideable": _of_convolution,
+    "aten::mkldnn_rnn_layer": _of_recurrent_layer,
+    **{name: partial(_of_transform, name) for name in _TRANSFORMS},
+}
 
 
 # By operator and sizes of operands: some hundred for a model, for the whole process.

@@ -22,6 +22,7 @@ from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._kernel_workspace import workspace_bytes
 
 _CONVOLVE = torch.ops.aten.convolution.default
+_CONVOLUTION = "aten::convolution"
 _IS_DENSE = torch.ops.aten.is_non_overlapping_and_dense.default
 _CONVOLVE_BACK = torch.ops.aten.convolution_backward.default
 # Bytes of single numbers that a kernel wraps as tensors: 12 were seen at once.
@@ -125,8 +126,8 @@ def _copies(node: fx.Node, target: OpOverload) -> int:
         copies = sum(t.nbytes for t in (*read, *tensors(node)))
         args = tree_map_only(fx.Node, lambda each: each.meta["val"], node.args)
         if target is _CONVOLVE:
-            return copies + workspace_bytes(args).forward
-        more = workspace_bytes((args[1], args[2], None, *args[4:10]))
+            return copies + workspace_bytes(_CONVOLUTION, args).forward
+        more = workspace_bytes(_CONVOLUTION, (args[1], args[2], None, *args[4:10]))
         return copies + more.forward + more.reverse
     return sum(t.nbytes for t in read if not _IS_DENSE(t))
 

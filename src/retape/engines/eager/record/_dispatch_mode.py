@@ -167,7 +167,8 @@ class Recorder(OperatorWatch):
             return self._unrecorded(func, kind, args, kwargs or {})
         trace = run.trace
         if kind.scratch or (kind.copying and trace.memory < inf):
-            self.keeper.make_room(workspace_bytes(args).beforehand)
+            workspace = workspace_bytes(func._schema.name, args)
+            self.keeper.make_room(workspace.beforehand)
         if kind.collective:
             result = record_collective(trace, func, kind, args, kwargs or _NOTHING)
         else:

@@ -24,12 +24,11 @@ from retape.engines.eager.trace._operator_traits import (
     OperatorTraits,
 )
 from retape.engines.eager.trace._random_state import generator_for
-from retape.engines.eager.trace._signature import Mode, Signature, constant_key
+from retape.engines.eager.trace._signature import Signature, constant_key
 from retape.engines.eager.trace._step import Step
 from retape.engines.eager.trace._trace import Trace
 
 _new_step = tuple.__new__
-dtype_now = torch.get_default_dtype
 
 
 def record(
@@ -37,7 +36,7 @@ def record(
 ) -> Any:
     """Run an operator and add it to the trace."""
     step, grad, owner = len(trace.steps), torch.is_grad_enabled(), trace.owner
-    key: list[Any] = [func, grad, trace.opaque, dtype_now()]
+    key: list[Any] = [func, grad, trace.opaque, torch.get_default_dtype()]
     reads: list[int] = []
     for position, value in enumerate(args):
         if isinstance(value, Tensor):  # `_read`, written out: the hot path
@@ -211,8 +210,8 @@ def _signature(
     except TypeError:  # an argument without a hash: this operator stands alone
         found, frozen = None, None
     if found is None:
-        mode = Mode(key[1], trace.opaque, dtype_now())
-        found = Signature(func, kind, mode, args, kwargs, trace.geometries.of)
+        of = trace.geometries.of
+        found = Signature(func, kind, args, kwargs, trace.opaque, of)
         if frozen is not None:
             trace.signatures[frozen] = found
     return found

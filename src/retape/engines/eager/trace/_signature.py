@@ -7,15 +7,12 @@ does not change from turn to turn (operator, constants, geometries, gradient mod
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from retape.engines.eager._kernel_workspace import (
-    transform_bytes,
-    workspace_bytes,
-)
+from retape.engines.eager._kernel_workspace import workspace_bytes
 from retape.engines.eager.trace._backward_formulas import spare_tensors
 from retape.engines.eager.trace._geometry import Geometry, view_through
 from retape.engines.eager.trace._operator_traits import OperatorTraits
@@ -23,28 +20,19 @@ from retape.engines.eager.trace._operator_traits import OperatorTraits
 Place = tuple[int | str, int]
 
 
-class Mode(NamedTuple):
-    """The global state that an operator depends on beside its arguments.
-
-    Attributes:
-        grad: Gradient mode; some kernels read it.
-        opaque: It ran inside a wrapper, which alone knows what gets a gradient.
-        dtype: The default type, of numbers made from none or from integers.
-    """
-
-    grad: bool
-    opaque: bool
-    dtype: torch.dtype
-
-
 class Signature:
-    """An operator with everything but its tensors.
+    """An operator with everything but its tensors, which is about to run.
+
+    Args:
+        func, kind, args, kwargs: The call.
+        opaque: It runs inside a wrapper, which alone knows what gets a gradient.
+        geometry_of: Tells the geometries of tensors.
 
     Attributes:
         func: The operator; `call` is the same, faster.
         kind: What the trace must know about it.
         grad: Gradient mode when it ran; some kernels read it.
-        dtype: The default type then.
+        dtype: The default type then, of numbers made from none or from integers.
         outputs: Positions, in the result, of the tensors with a new storage.
         single: The result is one tensor; `root`, `nbytes`: its geometry and length.
         differentiable: For each tensor read, whether it may get a cotangent; another
@@ -68,9 +56,9 @@ class Signature:
         self,
         func: Any,
         kind: OperatorTraits,
-        mode: Mode,
         args: Sequence[Any],
         kwargs: dict[str, Any],
+        opaque: bool,
         geometry_of: Callable[[Tensor], Geometry],
     ) -> None:
         places: list[Place] = []
@@ -82,25 +70,22 @@ class Signature:
                 places.append((where, index))
                 geometries.append(geometry_of(item))
                 differentiable.append(
-                    item.requires_grad or (mode.opaque and item.is_floating_point())
+                    item.requires_grad or (opaque and item.is_floating_point())
                 )
         self.func, self.call = func, func._op
-        self.kind, self.grad, self.dtype = kind, mode.grad, mode.dtype
+        self.kind, self.grad = kind, torch.is_grad_enabled()
+        self.dtype = torch.get_default_dtype()
         self.args = [_without_tensors(value) for value in args]
         self.kwargs = {name: _without_tensors(v) for name, v in kwargs.items()}
         self.places, self.geometries = tuple(places), tuple(geometries)
         self.differentiable = tuple(differentiable)
-        self.passive = kind.uninitialised or (mode.grad and not any(differentiable))
+        self.passive = kind.uninitialised or (self.grad and not any(differentiable))
         self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
-        self.spare = self.workspace = self.reverse_workspace = 0
-        self.copying = kind.copying and not _on_cuda(args)
-        if self.copying:
-            self.workspace, self.reverse_workspace, _ = workspace_bytes(args)
-        elif not kind.lean and any(differentiable):
+        found = workspace_bytes(func._schema.name, args)
+        self.workspace, self.reverse_workspace, _ = found
+        self.spare, self.copying = 0, kind.copying and not _on_cuda(args)
+        if not (self.copying or kind.lean) and any(differentiable):
             self.spare = spare_tensors(func, args, geometries, differentiable)
-        if not self.copying:
-            found = transform_bytes(func._schema.name, args)
-            self.workspace, self.reverse_workspace, _ = found
         self.scratch_bytes = 0
         self.new = True
         self.native: Any = None
