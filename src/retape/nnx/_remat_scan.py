@@ -13,10 +13,10 @@ from flax import nnx
 
 from retape import jax as retape_jax
 from retape._errors import PlanError, UnsupportedError
-from retape.engines.jaxpr.layers.face._as_policy import as_policy
 from retape.engines.jaxpr.layers.loops._cut_loop import Loops
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.remat._policy import Strategy
+from retape.engines.jaxpr.layers.strategies._within_budget import as_policy
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._options import Memory

@@ -15,8 +15,8 @@ from retape.driver import run
 from retape.driver._progress import Progress
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
-from retape.engines.jaxpr.calls._argument_shardings import mesh_of_arrays
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
+from retape.engines.jaxpr.calls._placement import mesh_of_arrays
 from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings

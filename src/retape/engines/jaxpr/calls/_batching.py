@@ -15,7 +15,7 @@ from jax.extend import core
 from jax.interpreters import ad
 
 from retape.engines.jaxpr.analysis._activity import propagate, wide
-from retape.engines.jaxpr.calls._placed_budget import filled, parts_of
+from retape.engines.jaxpr.calls._placement import filled, parts_of
 from retape.engines.jaxpr.calls._rerun import Rerun
 from retape.engines.jaxpr.calls._rules import (
     call,

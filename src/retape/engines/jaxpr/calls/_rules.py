@@ -27,7 +27,7 @@ from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._mlir_lowering import evaluate_call, lower, lower_on_cpu
-from retape.engines.jaxpr.calls._placed_budget import made_again, may_be_spread, placed
+from retape.engines.jaxpr.calls._placement import made_again, may_be_spread, placed
 from retape.engines.jaxpr.calls._platform_form import sweep_form
 from retape.engines.jaxpr.calls._rerun import Rerun, flows_back, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded

@@ -24,8 +24,8 @@ from retape.engines.jaxpr.api._gradient_options import (
 )
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem, pose_abstract
 from retape.engines.jaxpr.api.health._diagnose import diagnose
-from retape.engines.jaxpr.calls._argument_shardings import mesh_of_arrays
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
+from retape.engines.jaxpr.calls._placement import mesh_of_arrays
 from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings

@@ -11,8 +11,8 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._host_waits import counted
 from retape.engines.jaxpr.api._gradient_options import check_callable
-from retape.engines.jaxpr.calls._argument_shardings import mesh_of_arrays
 from retape.engines.jaxpr.calls._forward_form import forward_form
+from retape.engines.jaxpr.calls._placement import mesh_of_arrays
 from retape.engines.jaxpr.calls._platform_form import device_form
 from retape.engines.jaxpr.calls._rules import swept_again
 from retape.engines.jaxpr.jaxprs._primitive_table import callee

@@ -16,11 +16,11 @@ from retape.engines.jaxpr.api._trace import FlatCall, Traced
 from retape.engines.jaxpr.api._transform import NEEDS_NUMBERS, call_traced
 from retape.engines.jaxpr.intake._flax import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._target import platform
-from retape.engines.jaxpr.layers.face._as_policy import as_policy
 from retape.engines.jaxpr.layers.remat._flat_program import graph_of
 from retape.engines.jaxpr.layers.remat._policy import Policy, Strategy, check_names
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 from retape.engines.jaxpr.layers.remat._saves import saves_of
+from retape.engines.jaxpr.layers.strategies._within_budget import as_policy
 from retape.plan._base import Plan
 
 P = ParamSpec("P")

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from jax import lax
 
-from retape.engines.jaxpr.layers.face._as_policy import as_policy
 from retape.engines.jaxpr.layers.loops._cut_loop import Unknown, run_loop
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.remat._policy import Policy
+from retape.engines.jaxpr.layers.strategies._within_budget import as_policy
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._options import Memory

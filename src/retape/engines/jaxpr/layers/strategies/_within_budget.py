@@ -7,10 +7,13 @@ targets. Its answers, by falling work, are the same for every budget.
 A scan is one operation here, and how scans are run (`loop_ways`) is another choice of
 the same kind: where they do most of the work it is made first, else if no cut fits; and
 if neither does, both together. `_search` makes either choice.
+
+Where a policy is passed a budget stands for it (`as_policy`).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,8 +22,8 @@ from typing import Any
 from jax.extend import core
 
 from retape._bytes import format_bytes
-from retape._errors import BudgetError
-from retape.engines.jaxpr.calls._placed_budget import for_one_device, may_be_spread
+from retape._errors import BudgetError, PlanError
+from retape.engines.jaxpr.calls._placement import for_one_device, may_be_spread
 from retape.engines.jaxpr.jaxprs._avals import check_sizes_known
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
@@ -35,13 +38,15 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     views_first,
 )
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._policy import Strategy
+from retape.engines.jaxpr.layers.remat._policy import Policy, Strategy
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 from retape.engines.jaxpr.layers.remat._saves import Saves
 from retape.engines.jaxpr.layers.strategies._compiled_footprint import Inputs
 from retape.engines.jaxpr.layers.strategies._cutting import in_way, with_loops
 from retape.engines.jaxpr.layers.strategies._deferred_choice import run_late
 from retape.engines.jaxpr.layers.strategies._search import Search
+from retape.plan._base import Plan
+from retape.plan._constructors import within
 
 _TARGETS = 24
 """Budgets that the dynamic programme is solved for, from the least peak to all."""
@@ -197,3 +202,55 @@ def _loops_of(
     ways = loop_ways(graph)[::-1]
     run = lambda n, values: with_loops(graph, ways[n], values)  # noqa: E731
     return Search(graph, inputs, run, range(len(ways), 0, -1)), ways
+
+
+def as_policy(policy: Any) -> Policy | None:
+    """The policy that was passed; a budget such as `retape.within("1 MB")` is one.
+
+    An operation's parameters are passed by name, and differ from one operation to
+    another: a policy takes any. What makes policies does not.
+
+    Raises:
+        PlanError: If `policy` is neither a policy, nor a budget, nor `None`.
+    """
+    if policy is None or (callable(policy) and _takes_any_name(policy)):
+        return policy
+    if isinstance(policy, Plan) and policy.is_tree and policy.budget is not None:
+        return _of_budget(policy, policy.budget)
+    if isinstance(policy, Plan):
+        advice = (
+            "This plan counts steps: pass it to `retape.jax.scan` as `plan`; a budget "
+            "such as `retape.within(...)` is a policy, too."
+        )
+    elif callable(policy):
+        advice = (
+            "If it makes policies, call it, as in `policies.selective()`; if it is "
+            "one, add `**params` to its parameters."
+        )
+    else:
+        advice = (
+            "Pass one of `retape.jax.policies`, such as `policies.selective()`, or "
+            "of `jax.checkpoint_policies`."
+        )
+    raise PlanError(
+        f"`policy={policy!r}` is not a policy, which is asked about each operation as "
+        f"`policy(primitive, *types, **params)`. {advice}"
+    )
+
+
+def _of_budget(plan: Plan, budget: int) -> Policy:
+    """The policy that keeps to the budget of a plan, which says nothing else."""
+    if plan != within(budget):
+        raise PlanError(
+            f"`policy={plan!r}` says how a run's steps are divided, and a policy "
+            f"divides operations. Pass `retape.within({budget})`."
+        )
+    return Within(budget)
+
+
+def _takes_any_name(policy: Callable[..., Any]) -> bool:
+    try:
+        taken = inspect.signature(policy).parameters.values()
+    except (TypeError, ValueError):  # one that is not written in Python
+        return True
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken)
