@@ -4,7 +4,6 @@ source -> data    language/_reader            characters to lists with positions
        -> core    language/_expander          all syntax checked, all sugar removed
        -> CPS     compiler/lower/_lower       Figs. 20 and 22; _functions, _calls
        -> CPS     compiler/ir/_dead_code      what is unused is gone
-       -> CPS     compiler/ir/_packing        frames of bounded size
        -> C       compiler/emit/_emit         Figs. 24 and 25, as gotos; ir/_liveness
        -> typed   compiler/typed/_lower_typed what has only numbers, on plain doubles
        -> C       compiler/adjoint        and its adjoint; _useful, _ways, _recorded
@@ -23,7 +22,6 @@ from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
 from retape.engines.vlad.compiler.ir._ir import Lowered
 from retape.engines.vlad.compiler.ir._liveness import Liveness
-from retape.engines.vlad.compiler.ir._packing import pack_frames
 from retape.engines.vlad.compiler.lower._lower import Lowering
 from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
 from retape.engines.vlad.compiler.typed._typed_functions import (
@@ -134,4 +132,4 @@ def intermediate(program: Program) -> Lowered:
     """The passes that end in the intermediate form."""
     with deep_recursion():
         module = check(Lowering(program).lower(program.expressions))
-        return check(pack_frames(check(prune(module))))
+        return check(prune(module))

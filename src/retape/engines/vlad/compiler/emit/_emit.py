@@ -220,13 +220,6 @@ class Emission:
         if term.op == CONS:
             self.out.allocate(term.var, "PAIR", 0, term.args)
             return
-        if term.op == "pack":
-            self.out.allocate(term.var, "FRAME", 0, term.args)
-            return
-        if term.op.startswith("part:"):
-            packed, index = self.out.atom(term.args[0]), term.op.removeprefix("part:")
-            self.out.set(term.var, f"object({packed})->field[{index}]")
-            return
         args = [self.out.atom(a) for a in term.args]
         needed = self.out.is_used(term.var)
         to = self.out.register(term.var) if needed else "unused"

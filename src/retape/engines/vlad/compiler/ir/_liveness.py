@@ -87,8 +87,6 @@ _VERSION_WORDS = 3
 
 
 def _words_of(term: Let) -> int:
-    if term.op == "pack":
-        return 1 + len(term.args)
     row = OPERATORS.get(term.op)
     if row is None:
         return _VERSION_WORDS if each_of(term.op) else 0
