@@ -46,6 +46,16 @@ def test_run_takes_paths_streams_and_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_fault_tells_the_calls_under_way(engine: Any) -> None:
+    text = "(define (g n) (if (= n 0) (* n #f) (+ 1 (g (- n 1))))) (g 3)"
+    with pytest.raises(retape.LanguageError) as caught:
+        vlad.run(text, engine=engine)
+    first, *_, last = str(caught.value).splitlines()
+    assert first == "program:1:27: `*` takes reals, not `#f`"
+    assert last.startswith("  called from program:1:")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_input_that_is_no_number_is_told(engine: Any) -> None:
     with pytest.raises(
         retape.LanguageError, match="`read-real` read `x`, which is not a number"

@@ -104,23 +104,6 @@ static Val applied(int64_t f, Val argument) {
   return value;
 }
 
-/* The value of function a, which takes nothing: its handle in r, the steps in s. */
-static void evaluate(Request *q) {
-  Val value = applied(q->a, EMPTY);
-  q->s = NO_LIMIT - G.fuel;
-  q->r = new_handle(value);
-}
-EXPORT int vlad_evaluate(Request *q) { return guarded(evaluate, q); }
-
-/* An operator a applied to function b and values c, d. */
-static void operate(Request *q) {
-  Val k = NOTHING;
-  Val v = apply_operator((enum Operator)q->a, closure[q->b], G.handle[q->c],
-                         G.handle[q->d], &k, -1);
-  q->r = new_handle(v);
-}
-EXPORT int vlad_operate(Request *q) { return guarded(operate, q); }
-
 /* The run goes on by typed code no more: `checkpoint_from` begins it again. */
 static void give_up_typed(void) { fail(GAVE_UP_TYPED, "", -1, NOTHING, NOTHING); }
 
@@ -271,10 +254,6 @@ static void export_to(Request *q, Val value) {
   q->r = (int64_t)export_tokens.count;
   q->s = (int64_t)export_reals.count;
 }
-/* The same of value a. */
-static void export_value(Request *q) { export_to(q, G.handle[q->a]); }
-EXPORT int vlad_export(Request *q) { return guarded(export_value, q); }
-
 EXPORT void vlad_exported(int32_t *tokens, double *reals) {
   for (size_t i = 0; i < export_tokens.count; i++)
     tokens[i] = (int32_t)(uint32_t)export_tokens.at[i];
@@ -322,9 +301,6 @@ static Val imported(const Request *q) {
   }
   return walk_a.at[0];
 }
-static void import_value(Request *q) { q->r = new_handle(imported(q)); }
-EXPORT int vlad_import(Request *q) { return guarded(import_value, q); }
-
 /* Apply function c to a tokens and b reals: what the value is exported as, tokens in r
    and reals in s. If there is room, for d reals where the argument's are and for e tokens
    in words, it is there, and t is 1. */
@@ -344,16 +320,35 @@ EXPORT int64_t vlad_call(Request *q) {
   return token >= REALS ? 1 + token - REALS : token == A_REAL ? 0 : -2;
 }
 
-/* The fault: its kind in a, its site in b, the site of the last application in c, and
-   handles of the two values in d and e; returns the operator's name. */
+/* The value of function a, which takes nothing, exported; the steps in t. */
+static void evaluate(Request *q) {
+  Val value = applied(q->a, EMPTY);
+  q->t = NO_LIMIT - G.fuel;
+  export_to(q, value);
+}
+EXPORT int vlad_evaluate(Request *q) { return guarded(evaluate, q); }
+
+/* An operator c applied to function d and the pair of a tokens and b reals. */
+static void operate(Request *q) {
+  Val k = NOTHING;
+  const Object *given = object(imported(q));
+  export_to(q, apply_operator((enum Operator)q->c, closure[q->d], given->field[0],
+                              given->field[1], &k, -1));
+}
+EXPORT int vlad_operate(Request *q) { return guarded(operate, q); }
+
+/* The fault: its kind in a, its site in b, the site of the last application in c; returns
+   the operator's name. */
 EXPORT const char *vlad_fault(Request *q) {
   q->a = G.fault;
   q->b = G.fault_site;
   q->c = G.site;
-  q->d = new_handle(G.fault_value);
-  q->e = new_handle(G.fault_other);
   return G.fault_operator;
 }
+
+/* The pair of the values in it. To be asked after the frames that wait, which it forgets. */
+static void culprits(Request *q) { export_to(q, make_pair(G.fault_value, G.fault_other)); }
+EXPORT int vlad_culprits(Request *q) { return guarded(culprits, q); }
 
 /* The codes of the frames that wait, the innermost first. */
 EXPORT int64_t vlad_chain(int32_t *code, int64_t room) {

@@ -239,8 +239,7 @@ class CompiledEngine:
                 times *= 2
 
     def evaluate(self, index: int) -> tuple[Value, int]:
-        done = self.native.call("evaluate", a=self.compiled.module.entries[index])
-        return self.native.take(done.r), done.s
+        return self.native.evaluate(self.compiled.module.entries[index])
 
     def apply(self, name: str, argument: Value) -> Value:
         definition = self.compiled.module.definitions[name]
@@ -264,14 +263,7 @@ class CompiledEngine:
     def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
         number = ("j*", "*j", "checkpoint-*j").index(operator)
         index = self.compiled.module.definitions[name]
-        handles = [self.native.give(argument), self.native.give(seed)]
-        try:
-            c, d = handles
-            done = self.native.call("operate", a=number, b=index, c=c, d=d)
-        finally:
-            for handle in handles:
-                self.native.free(handle)
-        return self.native.take(done.r)
+        return self.native.operate(number, index, argument, seed)
 
 
 def _kept(machine: Any, disk: Disk, plan: Plan, tape: int) -> "Outcome[Any]":

@@ -20,8 +20,8 @@ from retape.engines.vlad.values._values import Shown, Value
 from retape.engines.vlad.values._versioned_arrays import Version, vector
 
 _CALLS = (
-    "evaluate operate advance stage finish bytes same export import census freeze "
-    "pack unpack"
+    "evaluate operate advance stage finish bytes same culprits census freeze pack "
+    "unpack"
 ).split()
 
 

@@ -29,6 +29,7 @@ from retape.engines.vlad.compiler.load._interface import (
     request_of,
 )
 from retape.engines.vlad.evaluators._image import load_numpy
+from retape.engines.vlad.evaluators._run_errors import chain
 from retape.engines.vlad.language._diagnostics import GaveUp, RunError, Where
 from retape.engines.vlad.language._externals import NumberedExternal
 from retape.engines.vlad.values._values import Value
@@ -135,10 +136,11 @@ class Native:
 
     def call(self, name: str, **arguments: Any) -> Request:
         """Call the runtime; a fault of the program is raised."""
+        return self._called(name, Request(**arguments))
+
+    def _called(self, name: str, request: Request) -> Request:
         self.enter()
-        request = Request(**arguments)
-        status = getattr(self.dll, f"vlad_{name}")(ctypes.byref(request))
-        if status:
+        if getattr(self.dll, f"vlad_{name}")(ctypes.byref(request)):
             self.fail()
         return request
 
@@ -228,7 +230,6 @@ class Native:
             self._reraise()
         request = Request()
         operator = self.dll.vlad_fault(ctypes.byref(request)).decode()
-        values = self.take(request.d), self.take(request.e)
         error, self.error = self.error, None
         if error is not None:
             raise error
@@ -239,8 +240,11 @@ class Native:
             raise BudgetError(
                 "the run takes more memory than its plan's budget; pass a larger one"
             )
-        message = describe(request.a, operator, sites, request.b, values)
-        raise RunError(message, self._place(request.b, request.c), self._chain())
+        waiting, values = self._chain(), Request()
+        self.dll.vlad_culprits(ctypes.byref(values))
+        culprits = self.exported(values)
+        message = describe(request.a, operator, sites, request.b, culprits)
+        raise RunError(message, self._place(request.b, request.c), waiting)
 
     def _place(self, site: int, last: int) -> Where | None:
         sites = self.compiled.module.sites
@@ -253,36 +257,35 @@ class Native:
         codes = (c_int32 * 40)()
         count = self.dll.vlad_chain(codes, 40)
         places = self._places
-        return [places[code] for code in codes[:count] if code in places]
+        return chain(places[code] for code in codes[:count] if code in places)
 
     # values
 
-    def take(self, handle: int) -> Value:
-        """The value of a handle, which is freed.
+    def exported(self, request: Request) -> Value:
+        """The value that the runtime has exported last.
 
         A vector of reals is a `Version`, or with `arrays` a NumPy array.
         """
-        request = Request(a=handle)
-        self.dll.vlad_export(ctypes.byref(request))
-        self.free(handle)
-        return self.exported(request)
-
-    def exported(self, request: Request) -> Value:
-        """The value that the runtime has exported last."""
         tokens = (c_int32 * request.r)()
         reals = (c_double * max(1, request.s))()
         self.dll.vlad_exported(tokens, reals)
         return from_tokens(tokens, reals, request.s, self.names, as_arrays=self.arrays)
 
-    def give(self, value: Value) -> int:
-        """A handle for a value without functions; an array is a vector."""
-        request = request_of(value)
-        if self.dll.vlad_import(ctypes.byref(request)):
-            self.fail()
-        return request.r
+    def evaluate(self, function: int) -> tuple[Value, int]:
+        """The value of a function without operands, and the steps."""
+        done = self.call("evaluate", a=function)
+        return self.exported(done), done.t
+
+    def operate(
+        self, operator: int, function: int, argument: Value, seed: Value
+    ) -> Value:
+        """A derivative of a function."""
+        request = request_of((argument, seed))
+        request.c, request.d = operator, function
+        return self.exported(self._called("operate", request))
 
     def apply(self, definition: int, argument: Value) -> Value:
-        """The value of a definition, without handles."""
+        """The value of a definition."""
         self.enter()
         request = request_of(argument)
         request.c = definition
