@@ -66,7 +66,7 @@ def mapped(gradient: Derivative, args: tuple) -> int:
     gradient(*args)
     (made,) = gradient._made.values()
     runtime: Any = made.engine
-    return runtime.native.call("census").u
+    return runtime.native.measured().mapped
 
 
 def timed(f: Callable[..., Any] | None, args: tuple, value: float) -> float | None:

@@ -44,12 +44,11 @@ def measure(variant: str, n: int, length: int, exact: bool) -> dict[str, object]
     setting = Setting(DEFAULT_PLAN, read, print, reports.append)
     program = Session().add(Source("example", program_text(variant)))
     engine = CompiledEngine(program, setting)
-    engine.native.exact(exact)
+    engine.native.note_peaks(exact=exact)
     began = time.process_time()
     (value, gradient), steps = engine.evaluate(0)
     seconds = time.process_time() - began
-    engine.native.exact(False)
-    census = engine.native.call("census")
+    took = engine.native.measured()
     worst = 0.0
     for k in range(n, 0, -1) if gradient != () else ():
         worst = max(worst, abs(gradient[0] / k - 1))
@@ -59,8 +58,8 @@ def measure(variant: str, n: int, length: int, exact: bool) -> dict[str, object]
         "seconds": seconds,
         "value": value,
         "gradient_error": worst,
-        "live": census.t,
-        "mapped": census.u,
+        "live": took.live,
+        "mapped": took.mapped,
         "steps": reports[0].length if reports else steps,
     }
 
@@ -78,7 +77,7 @@ def measure_python(n: int, length: int) -> dict[str, object]:
     return {
         "l": length,
         "seconds": seconds,
-        "mapped": runtime.native.call("census").u,
+        "mapped": runtime.native.measured().mapped,
         "gradient_error": float(np.max(np.abs(found / x - 1.0))),
     }
 

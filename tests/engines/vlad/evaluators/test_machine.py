@@ -83,7 +83,7 @@ def test_a_loop_of_a_hundred_million_steps_needs_no_memory() -> None:
     value, steps = engine.evaluate(0)
     assert value == 6e6
     assert steps > 10**8
-    assert engine.native.call("census").u < 2**20  # type: ignore[attr-defined]
+    assert engine.native.measured().mapped < 2**20  # type: ignore[attr-defined]
 
 
 def test_a_derivative_of_a_deep_recursion() -> None:
@@ -106,12 +106,11 @@ def test_live_bytes_with_checkpointing_grow_much_slower_than_the_tape() -> None:
     """
     engine = _engine("compiled", text, retape.logarithmic(stage=1000), [])
     native = engine.native  # type: ignore[attr-defined]
-    native.exact(True)
     peaks = []
     for index in range(4):
-        native.forget_peaks()
+        native.note_peaks(exact=True)
         engine.evaluate(index)
-        peaks.append(native.call("census").t)
+        peaks.append(native.measured().live)
     assert peaks[1] < 3 * peaks[0]
     assert peaks[3] > 50 * peaks[2]
 

@@ -128,7 +128,7 @@ def test_faults_inside_name_the_operator_that_was_written(engine: Any) -> None:
 
 
 def _bytes(module: Any) -> int:
-    return module.engine.native.call("census").u
+    return module.engine.native.measured().mapped
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_memory_under_a_plan_does_not_grow_with_the_run() -> None:
     for form in forms:
         found = []
         for n in (500, 10_000):
-            native.forget_peaks()
+            native.note_peaks()
             module[f"d{form}"](0.7, n)
             found.append(_bytes(module))
         assert found[1] < 2.5e6, (form, found)
@@ -154,7 +154,7 @@ def test_values_that_a_sweep_computes_in_outlive_collections() -> None:
         module = vlad.compile(text, plan=logarithmic(stage=stage))
         module["dCCC"](0.7, 5)
         found = module["dCCC"](0.7, n)
-        module.engine.native.call("census")  # type: ignore[attr-defined]
+        module.engine.native.measured()  # type: ignore[attr-defined]
         assert found == pytest.approx(_oracle(3, 0.7, n), rel=1e-9)
 
 

@@ -101,4 +101,4 @@ def compile_with(patch: pytest.MonkeyPatch, *flags: str, quickly: bool = False) 
 def bytes_of(made: Any) -> int:
     """What the runtime of a compiled callable took from the system, at most."""
     (compiled,) = made._made.values()
-    return compiled.engine.native.call("census").u
+    return compiled.engine.native.measured().mapped

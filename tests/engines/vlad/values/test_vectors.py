@@ -26,9 +26,9 @@ def _compiled(text: str, stage: int = 10_000) -> Any:
 @pytest.mark.parametrize("length", [100, 10_000])
 def test_an_update_of_a_vector_that_nobody_else_has_is_in_place(length: int) -> None:
     engine = _compiled(SWEEPS + f"(sweep (make-vector {length} 0) 100000)")
-    before = engine.native.allocated()
+    before = engine.native.measured()
     assert engine.evaluate(0)[0] == 100_000 / length
-    after = engine.native.allocated()
+    after = engine.native.measured()
     updates, overhead = 100_000, 1024
     assert 1 <= after.arrays - before.arrays <= 1 + updates // (length + overhead)
     # A version is a header and two words; an array is copied once in n + 1024 updates.
@@ -39,10 +39,10 @@ def test_an_update_of_a_vector_that_nobody_else_has_is_in_place(length: int) -> 
 def test_an_array_is_copied_only_when_an_old_version_is_used_again() -> None:
     kept = "(let* ((v (make-vector 500 0)) (w (vector-set v 0 1)))"
     engine = _compiled(f"{kept} (vector-ref w 0)) {kept} (vector-ref v 0))")
-    counts = [engine.native.allocated().arrays]
+    counts = [engine.native.measured().arrays]
     for index, value in enumerate((1.0, 0.0)):
         assert engine.evaluate(index)[0] == value
-        counts.append(engine.native.allocated().arrays)
+        counts.append(engine.native.measured().arrays)
     assert [b - a for a, b in zip(counts, counts[1:], strict=False)] == [1, 2]
 
 
@@ -82,9 +82,9 @@ def test_old_versions_outlive_collections() -> None:
     (check (history 30000) 29999)
     """
     engine = _compiled(text)
-    engine.native.exact(True)
+    engine.native.note_peaks(exact=True)
     assert engine.evaluate(0)[0] is True
-    assert engine.native.collections() > 5
+    assert engine.native.measured().collections > 5
 
 
 def test_a_sweep_over_a_vector_is_linear_in_steps_forward_and_back() -> None:
@@ -93,11 +93,11 @@ def test_a_sweep_over_a_vector_is_linear_in_steps_forward_and_back() -> None:
     for n in (2000, 4000):
         text = SWEEPS + f"(*j (lambda (v) (sweep v {n})) (make-vector {n} 1) 1)"
         engine = _compiled(text)
-        before = engine.native.allocated()
+        before = engine.native.measured()
         assert engine.evaluate(0)[0][0] == 2.0
-        after = engine.native.allocated()
+        after = engine.native.measured()
         arrays = after.array_bytes - before.array_bytes
-        sizes[n] = arrays, engine.native.call("census").s
+        sizes[n] = arrays, after.tape
     assert sizes[4000][0] < 2.1 * sizes[2000][0]
     assert sizes[4000][1] < 2.1 * sizes[2000][1]
 
@@ -108,12 +108,11 @@ def test_live_bytes_of_a_checkpointed_sweep_do_not_grow_with_its_length() -> Non
         for k in (1_000, 100_000)
     )
     engine = _compiled(text, stage=10_000)
-    engine.native.exact(True)
     peaks = []
     for index in range(2):
-        engine.native.forget_peaks()
+        engine.native.note_peaks(exact=True)
         engine.evaluate(index)
-        peaks.append(engine.native.call("census").t)
+        peaks.append(engine.native.measured().live)
     assert peaks[1] < 3 * peaks[0]
 
 

@@ -360,19 +360,28 @@ EXPORT int64_t vlad_chain(int32_t *code, int64_t room) {
   return n;
 }
 
-/* Collect everything, then tell: live bytes in r, bytes of tapes' peak in s. */
-static void census(Request *q) {
+/* Collect everything, then tell what `Measured` in `load/_native.py` says, in its order. */
+static void measured(Request *q) {
   collect_all();
-  q->r = (int64_t)(G.old_words * sizeof(Val));
-  q->s = (int64_t)(G.peak_tape_nodes * sizeof(Node));
-  q->t = (int64_t)G.peak_live;
-  q->u = (int64_t)G.peak_mapped;
+  int64_t *to = q->words;
+  *to++ = (int64_t)(G.peak_tape_nodes * sizeof(Node));
+  *to++ = (int64_t)G.peak_live;
+  *to++ = (int64_t)G.peak_mapped;
+  *to++ = (int64_t)(G.array_words * sizeof(Val));
+  *to++ = (int64_t)G.arrays;
+  *to++ = (int64_t)G.allocated + (int64_t)(G.hp - G.nursery) * (int64_t)sizeof(Val);
+  *to++ = (int64_t)(G.minor_count + G.major_count);
 }
-EXPORT int vlad_census(Request *q) { return guarded(census, q); }
+EXPORT int vlad_measured(Request *q) { return guarded(measured, q); }
 
-/* From now on the live bytes are exact: everything is collected before they are noted,
-   at the end of each tape. Otherwise they count what the next collection will free. */
-EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
+/* Forget the peaks. From now on live bytes are exact, or not: everything is collected before
+   they are noted, at the end of each tape. Else they count what the next collection will
+   free. */
+EXPORT void vlad_note_peaks(int32_t exact) {
+  G.exact = exact;
+  G.peak_live = G.peak_tape_nodes = 0;
+  G.peak_mapped = G.mapped;
+}
 
 /* Of the run to be reversed: what it puts on a tape in r (0 if it is not of typed code),
    what it makes in s, in t steps; a bound of the words that it held at once in u, and the
@@ -389,23 +398,6 @@ EXPORT void vlad_counted(Request *q) {
   q->b = (int64_t)G.room;
   q->c = G.holds_others;
   q->d = G.planned;
-}
-
-/* Bytes ever allocated for arrays in r, how many there were in s, and for young objects,
-   handles of vectors among them, in t. */
-EXPORT void vlad_allocated(Request *q) {
-  q->r = (int64_t)(G.array_words * sizeof(Val));
-  q->s = (int64_t)G.arrays;
-  q->t = (int64_t)G.allocated + (int64_t)(G.hp - G.nursery) * (int64_t)sizeof(Val);
-}
-
-EXPORT int64_t vlad_collections(void) {
-  return (int64_t)(G.minor_count + G.major_count);
-}
-
-EXPORT void vlad_forget_peaks(void) {
-  G.peak_live = G.peak_tape_nodes = 0;
-  G.peak_mapped = G.mapped;
 }
 
 EXPORT void vlad_end(void) {

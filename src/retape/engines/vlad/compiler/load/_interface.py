@@ -20,8 +20,8 @@ from retape.engines.vlad.values._values import Shown, Value
 from retape.engines.vlad.values._versioned_arrays import Version, vector
 
 _CALLS = (
-    "evaluate operate advance stage finish bytes same culprits census freeze pack "
-    "unpack"
+    "evaluate operate advance stage finish bytes same culprits freeze measured "
+    "pack unpack"
 ).split()
 
 
@@ -58,7 +58,6 @@ def declared(library: Any) -> Any:
     library.vlad_fault.restype = library.vlad_outermost.restype = ctypes.c_char_p
     library.vlad_packed.argtypes = [ctypes.c_void_p]
     library.vlad_chain.restype = c_int64
-    library.vlad_collections.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
     library.vlad_free.argtypes = [c_int64]
     library.vlad_plan.argtypes = [c_int64, c_int64, c_int, c_int64]

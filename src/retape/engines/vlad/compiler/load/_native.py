@@ -4,7 +4,7 @@ import ctypes
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from ctypes import c_double, c_int, c_int32
+from ctypes import c_double, c_int, c_int32, c_int64
 from typing import Any, NamedTuple, NoReturn
 
 from retape._errors import BudgetError, UnsupportedError
@@ -62,12 +62,26 @@ class Counted(NamedTuple):
     depth: int
 
 
-class Allocated(NamedTuple):
-    """Bytes of arrays and how many there were; bytes of other young objects."""
+class Measured(NamedTuple):
+    """What memory a program took.
 
+    Attributes:
+        tape: Bytes of its tapes, at most.
+        live: Bytes of objects and tapes, at most.
+        mapped: Bytes that it took from the system, at most.
+        array_bytes: Bytes of all arrays that it ever made.
+        arrays: How many there were.
+        young: Bytes of all other objects.
+        collections: How often dead ones were looked for.
+    """
+
+    tape: int
+    live: int
+    mapped: int
     array_bytes: int
     arrays: int
     young: int
+    collections: int
 
 
 Checkpoint = Callable[[int, int, int, int], int]
@@ -207,22 +221,16 @@ class Native:
         """
         self.dll.vlad_plan(steps, typed, int(waypoints), budget)
 
-    def exact(self, exact: bool) -> None:
-        """Tell whether to collect everything before live bytes are noted."""
-        self.dll.vlad_exact(int(exact))
+    def note_peaks(self, *, exact: bool = False) -> None:
+        """Forget the peaks; with `exact` all that is dead is collected before new ones
+        of live bytes are noted."""
+        self.dll.vlad_note_peaks(int(exact))
 
-    def collections(self) -> int:
-        """The number of garbage collections."""
-        return self.dll.vlad_collections()
-
-    def allocated(self) -> Allocated:
-        """Bytes allocated so far, freed or not."""
-        request = Request()
-        self.dll.vlad_allocated(ctypes.byref(request))
-        return Allocated(request.r, request.s, request.t)
-
-    def forget_peaks(self) -> None:
-        self.dll.vlad_forget_peaks()
+    def measured(self) -> Measured:
+        """What memory the program took; what is dead is collected."""
+        found = (c_int64 * len(Measured._fields))()
+        self.call("measured", words=ctypes.addressof(found))
+        return Measured(*found)
 
     def fail(self) -> NoReturn:
         """Raise what a call that failed left behind."""
