@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import retape
-from retape import UnsupportedError, vlad
+from retape import PlanError, UnsupportedError, vlad
 from tests.engines.vlad.support.cases import ENGINES
 
 np = pytest.importorskip("numpy")
@@ -142,12 +142,11 @@ def test_a_run_inside_a_kept_one_is_a_step_of_it(engine: str, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["run-0001"]
 
 
-def test_a_tiered_store_keeps_some_in_memory(tmp_path: Path) -> None:
-    store = retape.TieredStore(
-        retape.MemoryStore(capacity=1), retape.DiskStore(tmp_path)
-    )
-    kept = ran(LOOP, "hybrid", store=store)
-    assert kept.output == ran(LOOP, "hybrid").output
+def test_a_store_in_no_single_directory_is_refused(tmp_path: Path) -> None:
+    disk = retape.DiskStore(tmp_path)
+    for store in (retape.MemoryStore(), retape.TieredStore(retape.MemoryStore(), disk)):
+        with pytest.raises(PlanError, match="pass a directory, or a `DiskStore`"):
+            ran(LOOP, "hybrid", store=store)
 
 
 def test_without_numpy_the_message_says_what_to_do(

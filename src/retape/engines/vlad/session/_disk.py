@@ -26,10 +26,8 @@ from retape.engines.vlad.language._core import (
 from retape.engines.vlad.language._program import Program
 from retape.storage import Place, SnapshotStore, StoreWrapper
 from retape.storage._disk import DiskStore
-from retape.storage._memory import MemoryStore
-from retape.storage._tiered import TieredStore
 
-Store = str | os.PathLike[str] | DiskStore[Any] | TieredStore[Any]
+Store = str | os.PathLike[str] | DiskStore[Any]
 """Where a program's runs are kept: a directory, or a store made for one."""
 
 
@@ -46,39 +44,19 @@ class Disk:
     count: int = field(default=0)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.store, (str, os.PathLike, DiskStore, TieredStore)):
+        if not isinstance(self.store, (str, os.PathLike, DiskStore)):
             raise PlanError(
-                f"`store={self.store!r}` keeps nothing that another process could "
-                "find; pass a directory, a `DiskStore` or a `TieredStore`"
-            )
-        if isinstance(self.store, TieredStore) and not (
-            isinstance(self.store.memory, MemoryStore)
-            and isinstance(self.store.disk, DiskStore)
-        ):
-            raise PlanError(
-                f"`store={self.store!r}`: VLAD keeps each run in its own directory, "
-                "which it can make of a `MemoryStore` and a `DiskStore` alone; pass "
-                "`TieredStore(MemoryStore(), DiskStore(...))`"
+                f"`store={self.store!r}`: each run of a compiled program is kept in a "
+                "directory of its own; pass a directory, or a `DiskStore`"
             )
 
-    def next(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Any:
+    def next(
+        self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]
+    ) -> SnapshotStore[Any]:
         """The store of the next outermost run."""
         self.count += 1
-        store = self.store
-        if isinstance(store, TieredStore):
-            near, far = store.memory, store.disk
-            assert isinstance(near, MemoryStore) and isinstance(far, DiskStore)
-            return TieredStore(replace(near), self._folder(far, pack, unpack))
-        if not isinstance(store, DiskStore):
-            store = DiskStore(store)
-        return self._folder(store, pack, unpack)
-
-    def _folder(
-        self,
-        store: DiskStore[Any],
-        pack: Callable[[Any], Any],
-        unpack: Callable[[Any], Any],
-    ) -> SnapshotStore[Any]:
+        given = self.store
+        store = given if isinstance(given, DiskStore) else DiskStore(given)
         path = Path(store.path) / f"run-{self.count:04d}"
         return PackedStore(replace(store, path=path), pack, unpack)
 

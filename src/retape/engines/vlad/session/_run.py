@@ -60,10 +60,10 @@ def run(
         stdin: What `read-real` reads.
         stdout: Where to write the output as it is made, besides returning it.
         report: Whether to return what the checkpointed runs did.
-        store: A directory, or a `retape.DiskStore` or `TieredStore` made for one, in
-            which each outermost run of `checkpoint-*j` keeps its states. A program
-            whose process ended, in whatever way, goes on from there when the same
-            call is made again, and its gradients have the same bits.
+        store: A directory, or a `retape.DiskStore` made for one, in which each
+            outermost run of `checkpoint-*j` keeps its states. A program whose process
+            ended, in whatever way, goes on from there when the same call is made
+            again, and its gradients have the same bits.
         externals: Python functions that the program may call, by name.
 
     Returns:

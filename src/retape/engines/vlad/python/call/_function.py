@@ -163,8 +163,8 @@ class Derivative(CompiledCallable):
 
         Args:
             args: Those of the function.
-            store: A directory, `DiskStore` or `TieredStore` in which the states of the
-                sweep are kept; the same call goes on with them after a crash.
+            store: A directory or a `DiskStore` in which the states of the sweep are
+                kept; the same call goes on with them after a crash.
         """
         if store is None:
             value = self._at_once(args)
