@@ -246,9 +246,6 @@ static Val graph_with(Val v, const uint64_t *leaf) {
   return visit_graph(v, (Visit){.leaf = leaf}, &reals);
 }
 
-/* The words with which each object of an image begins: see `image.h`. */
-#define IMAGE_HEAD ((size_t)2)
-
 /* The bytes of a graph's objects, of which there are so many. */
 static size_t graph_bytes_and(Val v, size_t *objects) {
   size_t bytes = 0;
