@@ -16,9 +16,8 @@ from retape.engines.vlad.language._builtins import BUILTINS, is_builtin
 from retape.engines.vlad.language._core import Core, Lambda, Letrec, pattern_names
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.values._each import each_operator
-from retape.engines.vlad.values._match import Environment, binder
 from retape.engines.vlad.values._primitives import Table
-from retape.engines.vlad.values._values import Closure, Value
+from retape.engines.vlad.values._values import Closure, Environment, Value, binder
 
 Siblings = dict[str, tuple[Any, tuple[str, ...]]]
 """Of each function of a letrec its code, and what its closure holds."""

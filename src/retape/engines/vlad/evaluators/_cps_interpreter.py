@@ -38,9 +38,14 @@ from retape.engines.vlad.language._core import (
     Var,
 )
 from retape.engines.vlad.language._diagnostics import RunError, Where
-from retape.engines.vlad.values._match import Environment
 from retape.engines.vlad.values._primitives import World
-from retape.engines.vlad.values._values import Closure, Mismatch, Value, show_atom
+from retape.engines.vlad.values._values import (
+    Closure,
+    Environment,
+    Mismatch,
+    Value,
+    show_atom,
+)
 
 VAR, CONST, APP, BINARY, IF, MAKE, UNARY, SIBLING, LETREC, TERNARY, NULLARY = range(11)
 

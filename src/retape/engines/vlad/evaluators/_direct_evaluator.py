@@ -34,9 +34,14 @@ from retape.engines.vlad.language._core import (
 )
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._names import FreeVariables
-from retape.engines.vlad.values._match import Environment
 from retape.engines.vlad.values._primitives import Table, World
-from retape.engines.vlad.values._values import Closure, Mismatch, Value, show_atom
+from retape.engines.vlad.values._values import (
+    Closure,
+    Environment,
+    Mismatch,
+    Value,
+    show_atom,
+)
 
 PUSH, VAR, CONST, MAKE, GROUP, NULLARY = range(6)
 """Terms that are entered with a check: (20b), (20a), (20c), and the others' starts."""

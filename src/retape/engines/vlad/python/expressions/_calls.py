@@ -13,7 +13,6 @@ from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
 from retape.engines.vlad.python.expressions._records import is_record
 from retape.engines.vlad.python.expressions._unit import Nested, Terms
 from retape.engines.vlad.python.library._table import FUNCTIONS, METHODS, known_function
-from retape.engines.vlad.python.read._advice import instead_of_derivative
 from retape.engines.vlad.python.read._names import default_of, parameters
 from retape.engines.vlad.python.read._source import MISSING, CalledFile
 from retape.engines.vlad.python.read._types import (
@@ -218,7 +217,11 @@ class CallTranslator(Terms):
             return self._owner.records.replaced(node, args[0], keywords or {})
         known = known_function(key)
         if getattr(key, "__module__", None) == "retape.native":
-            self.refuse(node, instead_of_derivative(key.__name__))
+            self.refuse(
+                node,
+                f"`native.{key.__name__}` is not compiled itself; make the derivative "
+                "outside of the function, as `df = native.grad(f)`, and call `df` here",
+            )
         text = self._owner.text
         if isinstance(text, CalledFile) and isinstance(key, PythonFunction):
             key = self._owner.unit.written(key, text.place)

@@ -18,7 +18,6 @@ from retape.engines.vlad.python.expressions._records import Records, is_record
 from retape.engines.vlad.python.expressions._unit import Nested, Unit
 from retape.engines.vlad.python.expressions._whole_arrays import ON_ARRAYS, WholeArrays
 from retape.engines.vlad.python.library import _numbers
-from retape.engines.vlad.python.read._advice import instead_of_expression
 from retape.engines.vlad.python.read._names import (
     InnerDefinition,
     default_of,
@@ -113,7 +112,7 @@ class Expressions:
             case ast.Lambda():
                 core, (type_,) = self.nested({"lambda": node}, env)
                 return Operand(core, type_)
-        return self.refuse(node, instead_of_expression(node))
+        return self.refuse(node, _instead_of_expression(node))
 
     def number(self, node: ast.expr, env: Variables) -> Operand:
         """An expression that has to be a number."""
@@ -323,3 +322,19 @@ class Expressions:
         names = [self.build.fresh("item") for _ in type_.items]
         body = Var(where, names[index])
         return self.build.let(where, tuple_pattern(names), core, body)
+
+
+def _instead_of_expression(node: ast.expr) -> str:
+    match node:
+        case ast.Set() | ast.DictComp() | ast.SetComp():
+            return "sets are not compiled, nor are dicts whose keys running tells"
+        case ast.JoinedStr():
+            return 'a text is not a value here; print it, `print(f"...")`'
+        case ast.GeneratorExp():
+            return "generators are not compiled; write a list, `[... for ...]`"
+        case ast.NamedExpr():
+            return "`:=` is not compiled; assign the variable in a line of its own"
+        case ast.Starred():
+            return "`*` is not compiled here; write the items one by one"
+        case _:
+            return f"`{type(node).__name__}` is not compiled; see the subset's page"

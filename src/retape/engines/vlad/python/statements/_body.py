@@ -19,7 +19,6 @@ from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Instance, Unit
-from retape.engines.vlad.python.read._advice import instead_of_statement
 from retape.engines.vlad.python.read._names import groups, variables_of
 from retape.engines.vlad.python.read._source import Parsed
 from retape.engines.vlad.python.read._types import (
@@ -106,7 +105,7 @@ class Body(Expressions):
                 return go(env)
             case ast.Expr(value=ast.Call(func=ast.Attribute()) as call):
                 self.calls.call(call, env)  # which says what methods there are
-        return self.refuse(node, instead_of_statement(node))
+        return self.refuse(node, _instead_of_statement(node))
 
     def finish(
         self,
@@ -231,3 +230,28 @@ def _definitions_in(nodes: Sequence[ast.stmt]) -> list[ast.FunctionDef]:
             break
         found.append(node)
     return found
+
+
+def _instead_of_statement(node: ast.stmt) -> str:
+    match node:
+        case ast.Try():
+            return "`try` is not compiled; return a flag, or catch it in the caller"
+        case ast.With():
+            return "`with` is not compiled; do this outside of the compiled function"
+        case ast.Expr():
+            return (
+                "an expression whose value is not used does nothing here; assign it, "
+                "or remove it"
+            )
+        case ast.Global() | ast.Nonlocal():
+            return "variables of other functions are not changed; return their values"
+        case ast.Import() | ast.ImportFrom():
+            return "imports stand at the top of the file"
+        case ast.ClassDef():
+            return "classes are not compiled; use tuples"
+        case ast.Delete():
+            return "`del` is not compiled; leave it out"
+        case ast.Match():
+            return "`match` is not compiled; use `if` and `elif`"
+        case _:
+            return f"`{type(node).__name__}` is not compiled; see the subset's page"
