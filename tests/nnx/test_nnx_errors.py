@@ -52,7 +52,6 @@ def sows(x: Any, layer: Any) -> Any:
 
 ONLY_PARAMS = nnx.StateAxes({nnx.Param: 0})
 REFUSED_BY_THEM = {
-    "what is no axis": (call, {"in_axes": (nnx.Carry, 0.5)}, "Invalid axes 0.5"),
     "a length that disagrees": (call, {"length": 6}, "length.*6.*disagrees.*5"),
     "too many axes": (call, {"in_axes": (nnx.Carry, 0, 0)}, "length 3.*length 2"),
     "a kind of state without an axis": (

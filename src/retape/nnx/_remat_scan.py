@@ -116,15 +116,13 @@ def remat_scan(
 
     Raises:
         PlanError: More than one of `segment_length`, `levels` and `plan`; one that
-            cannot be; a state without the axis that is scanned; `memory` with an option
-            that it chooses.
+            cannot be; axes that are none; a state without the axis that is scanned;
+            `memory` with an option that it chooses.
         BudgetError: When a derivative is taken, if `memory` cannot be kept; the least
             that was found is named.
-        UnsupportedError: State that is changed in place.
-        ValueError: If axes are none, lengths disagree, or a kind of state has no axis,
-            as `nnx.scan`.
-        TypeError: If `f` cannot be called, or the carry changes its type, as
-            `jax.lax.scan`.
+        UnsupportedError: State that is changed in place; an `f` that cannot be called.
+        ValueError: If lengths disagree, or a kind of state has no axis, as `nnx.scan`.
+        TypeError: If the carry changes its type, as `jax.lax.scan`.
 
     Examples:
         >>> import jax, jax.numpy as jnp, retape.nnx
@@ -159,6 +157,7 @@ def remat_scan(
     plan = _layer_by_layer(plan)
     ours = LoopOptions(plan, levels, segment_length, as_policy(policy), offload)
     way = Loops(ours) if memory is None else _within(memory, ours)
+    _check_options(in_axes, out_axes, transform_metadata)
     if f is None:
         return lambda f: _divided(f, theirs, way)
     return _divided(f, theirs, way)
@@ -190,6 +189,12 @@ def _divided(
     f: Callable[..., Any], theirs: dict[str, Any], way: Strategy | Plan | None
 ) -> Callable[..., Any]:
     """`nnx.scan` with its options, marked: its loop is run in a way of ours."""
+    if not callable(f):
+        raise UnsupportedError(
+            f"`remat_scan({f!r})`: this cannot be called, so it is not a layer. Pass "
+            "a function of a carry and a layer, as in `remat_scan(lambda x, layer: "
+            "layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)`."
+        )
     plain = nnx.scan(f, **theirs)
     marked = retape_jax.checkpoint(plain, policy=way)
 
@@ -205,6 +210,39 @@ def _divided(
             raise
 
     return scanned
+
+
+def _check_options(in_axes: Any, out_axes: Any, metadata: Any) -> None:
+    """Refuse what Flax takes for something else, or refuses without a name.
+
+    Raises:
+        PlanError: If an axis is none, or metadata are no mapping.
+    """
+    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if isinstance(axes, list):
+            raise PlanError(
+                f"`{name}={axes}` is a list. Pass a tuple, with an entry for each "
+                + ("argument." if name == "in_axes" else "result.")
+            )
+        for path, axis in jax.tree.leaves_with_path(axes, is_leaf=_is_axis):
+            if not _is_axis(axis):
+                where = name + jax.tree_util.keystr(path)
+                raise PlanError(
+                    f"`{where}={axis!r}` is not an axis. Pass a whole number, None "
+                    "(the same for all layers), nnx.Carry (handed from layer to "
+                    "layer), or an nnx.StateAxes."
+                )
+    if not isinstance(metadata, Mapping):
+        raise PlanError(
+            f"`transform_metadata={metadata!r}` is not a mapping. Pass one, such as "
+            '{nnx.PARTITION_NAME: "layers"}.'
+        )
+
+
+def _is_axis(axis: Any) -> bool:
+    if axis is None or axis is nnx.Carry or isinstance(axis, nnx.StateAxes):
+        return True
+    return isinstance(axis, Integral) and not isinstance(axis, bool)
 
 
 def _check_variables(args: Any) -> None:
