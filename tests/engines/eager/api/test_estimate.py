@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from math import inf
 from types import FrameType
 from typing import Any
 
@@ -113,7 +112,7 @@ def test_advice_is_to_do_nothing_where_all_fits_and_else_says_what_it_costs() ->
     assert f"recompute(memory={found.sensible})" in said
     assert f"runs {share:.0%} of the forward again: {share / 3:.0%} of a step" in said
     assert found.advise(found.least - 1).startswith("No budget helps")
-    unknown = replace(found, curve=(), _plans=lambda _: inf)
+    unknown = replace(found, curve=(), known=None)
     assert "at a cost that is not known" in unknown.advise(found.least)
 
 

@@ -69,7 +69,6 @@ class Estimate:
     enough: int
     curve: tuple[Point, ...]
     sensible: int
-    _plans: "Callable[[int], float]"
     known: Program | None = field(default=None, repr=False, compare=False)
 
     def recomputed(self, memory: int | float | str) -> float:
@@ -87,8 +86,10 @@ class Estimate:
             BudgetError: If the program cannot be reversed in so few bytes.
         """
         nbytes = self.checked(memory)
-        known = [each.recomputed for each in self.curve if each.memory <= nbytes]
-        return min([self._plans(nbytes), *known])
+        found = [each.recomputed for each in self.curve if each.memory <= nbytes]
+        if self.known is not None:
+            found.append(_share(self.known, nbytes))
+        return min(found, default=inf)
 
     def checked(self, memory: Any) -> int:
         """A budget in bytes, if the program can be reversed in it.
@@ -207,31 +208,26 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     recorder = record_shapes(function, args, kwargs, _AMPLE)
     run, keeper = recorder.run, recorder.keeper
     if nothing_saved:
-        return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1, lambda _: 0.0)
+        return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1)
     enough = ample_budget(keeper.enough, keeper.bookkeeping)
     measured = measure(run, UNITS)
     known = Program(whole_mark(run), measured=measured, estimated=enough)
     expect(known)
-    share = _shares(known)
-    curve = _monotone([Point(m, share(m)) for m in _budgets(least, enough)], enough)
+    points = [Point(m, _share(known, m)) for m in _budgets(least, enough)]
+    curve = _monotone(points, enough)
     good = (each.memory for each in curve if each.recomputed <= _SENSIBLE)
     least = min(least, enough)
     sensible = next(good, enough)
     steps = len(run.trace.steps)
     run.let_go()
-    return Estimate(steps, least, enough, curve, sensible, share, known)
+    return Estimate(steps, least, enough, curve, sensible, known)
 
 
-def _shares(known: Program) -> Callable[[int], float]:
+def _share(known: Program, memory: int) -> float:
     """The share of the forward that the plan in a budget runs again."""
     assert known.measured is not None
-    total = max(1, known.measured.cost)
-
-    def share(memory: int) -> float:
-        choice = choose(known, memory, FEWEST_ENTRIES)
-        return inf if choice is None else choice.cost / total
-
-    return share
+    choice = choose(known, memory, FEWEST_ENTRIES)
+    return inf if choice is None else choice.cost / max(1, known.measured.cost)
 
 
 def _budgets(least: int, enough: int) -> list[int]:
