@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.utils import checkpoint as pytorch  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import retape  # noqa: E402
 import retape.torch  # noqa: E402
@@ -19,6 +20,20 @@ OURS: dict[str, Callable[..., Any]] = {
     "checkpoint": retape.torch.checkpoint,
     "checkpoint_sequential": retape.torch.checkpoint_sequential,
 }
+
+
+class Counted(TorchDispatchMode):
+    """The operators that are run, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[Any] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.made.append(func)
+        return func(*args, **(kwargs or {}))
 
 
 PLACES = {
@@ -72,6 +87,11 @@ POLICIES: dict[str, Any] = {
     "a list": [mm],
     "a set": {mm.default},
     "a function": lambda func: func is mm.default,
+    "a function with PyTorch's answers": lambda func: (
+        pytorch.CheckpointPolicy.MUST_SAVE
+        if func is mm.default
+        else pytorch.CheckpointPolicy.PREFER_RECOMPUTE
+    ),
 }
 FACES: dict[str, Callable[[Any, Any], Any]] = {
     "recompute": lambda policy, f: retape.torch.recompute(memory="1MB", policy=policy)(
@@ -86,8 +106,23 @@ FACES: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_in_any_form_is_one(policy: str, face: str) -> None:
     w = torch.linspace(0.1, 0.9, 9).view(3, 3).requires_grad_()
-    FACES[face](POLICIES[policy], lambda: (w @ w).tanh().sum()).backward()
-    assert torch.equal(w.grad, torch.autograd.grad((w @ w).tanh().sum(), w)[0])
+    ways = POLICIES[policy], POLICIES["a function"]
+    grads, counted = [], []
+    for way in ways:
+        loss = FACES[face](way, lambda: (w @ w).tanh().sum())
+        with Counted() as calls:
+            grads.append(torch.autograd.grad(loss, w)[0])
+        counted.append(calls.made)
+    grads.append(torch.autograd.grad((w @ w).tanh().sum(), w)[0])
+    assert all(torch.equal(grad, grads[-1]) for grad in grads)
+    assert counted[0] == counted[1]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("answer", [None, "no", 1, pytorch.CheckpointPolicy])
+def test_what_is_no_answer_is_refused(answer: Any, face: str) -> None:
+    with pytest.raises(retape.PlanError, match=r"Return `True` or `False`"):
+        FACES[face](lambda func: answer, lambda: torch.ones(2) @ torch.ones(2))
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -1,5 +1,8 @@
 """checkpoint and Checkpointed. For checkpoint_sequential see test_sequence."""
 
+import itertools
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.utils.checkpoint
@@ -75,14 +78,68 @@ class CountingMode(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_matrix_products_are_kept_and_the_rest_is_not() -> None:
-    w = torch.ones(4, 4, requires_grad=True)
-    calls: list[object] = []
-    h = retape.torch.checkpoint(
-        lambda: torch.sin(torch.exp(w @ w) @ w), policy=retape.torch.matrix_products
+@torch.library.custom_op("retape_tests::fill", mutates_args=("into",))
+def fill(into: torch.Tensor) -> None:
+    """Another value at each call, and no result."""
+    into.copy_(torch.full_like(into, 1 + next(FILLINGS) % 7))
+
+
+FILLINGS = itertools.count()
+ATEN, W = torch.ops.aten, torch.linspace(-0.1, 0.1, 32 * 32).reshape(32, 32)
+
+
+def filled(write: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    """What an operator that overwrites its argument left there."""
+    into = torch.linspace(0.5, 1.0, 64 * 32).reshape(64, 32)
+    write(into)
+    return into
+
+
+USES: dict[object, Callable[[torch.Tensor], torch.Tensor]] = {
+    ATEN.mm.default: lambda h: h @ W,
+    ATEN.sin.default: torch.sin,
+    ATEN.max.dim: lambda h: h.max(1, keepdim=True).values,
+    ATEN._foreach_exp.default: lambda h: torch._foreach_exp([h])[0],
+    ATEN.mul_.Tensor: lambda h: filled(lambda into: into.mul_(1.5)),
+    ATEN.exp.out: lambda h: filled(lambda into: torch.exp(into, out=into)),
+    ATEN._foreach_mul_.Scalar: lambda h: filled(
+        lambda into: torch._foreach_mul_([into], 1.5)
+    ),
+    torch.ops.retape_tests.fill.default: lambda h: filled(fill),
+}
+"""Operators that give results, several, or a list, and that overwrite arguments."""
+
+FORMS: dict[str, Callable[..., torch.Tensor]] = {
+    "plain": lambda f, x, policy: f(x),
+    "checkpoint": lambda f, x, policy: retape.torch.checkpoint(f, x, policy=policy),
+    "recompute": lambda f, x, policy: retape.torch.recompute(
+        memory=330_000, policy=policy
+    )(f)(x),
+}
+
+
+@pytest.mark.parametrize("form", [*FORMS][1:])
+@pytest.mark.parametrize("kept", USES, ids=str)
+def test_what_a_policy_keeps_is_not_run_again(kept: object, form: str) -> None:
+    def program(h: torch.Tensor) -> torch.Tensor:
+        for _ in range(24):
+            h = torch.atan(torch.tanh(h) * torch.cos(USES[kept](h)))
+        return h.square().mean()
+
+    def run(form: str, policy: object) -> tuple[torch.Tensor, int, int]:
+        global FILLINGS
+        FILLINGS, calls = itertools.count(), []
+        x = torch.linspace(-1, 1, 64 * 32).reshape(64, 32).requires_grad_()
+        loss = FORMS[form](program, x, policy)
+        with CountingMode(calls):
+            (found,) = torch.autograd.grad(loss, x)
+        return found, calls.count(kept), calls.count(ATEN.tanh.default)
+
+    plain, calls, _ = run("plain", None)
+    products = kept is ATEN.mm.default
+    found, again, others = run(
+        form, retape.torch.matrix_products if products else [kept]
     )
-    with CountingMode(calls):
-        h.sum().backward()
-    # Only the backward's own products: two for each of the two.
-    assert calls.count(torch.ops.aten.mm.default) == 4
-    assert calls.count(torch.ops.aten.exp.default) == 1
+    assert again == calls
+    assert others > 0, "nothing was run again"
+    assert torch.equal(found, plain)

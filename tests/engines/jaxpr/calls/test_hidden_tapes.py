@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -19,8 +21,11 @@ PLAN = retape.fixed_space(snapshots=3)
 X = np.linspace(0.1, 1.0, 16)
 
 
-def stores_all(x: Any) -> Any:
-    """A loop whose custom rule keeps every value that it passed through."""
+def stores_all(x: Any, signs: list[Any] | None = None) -> Any:
+    """A loop whose custom rule keeps every value that it passed through.
+
+    `signs` are given the rule, and a function that it reads from around it.
+    """
 
     def body(v: Any, _: Any) -> Any:
         return jnp.sin(v) + 0.1 * v, v
@@ -36,6 +41,8 @@ def stores_all(x: Any) -> Any:
         return (jax.lax.scan(pull, cotangent, kept, reverse=True)[0],)
 
     loop.defvjp(lambda v: jax.lax.scan(body, v, length=20), backward)
+    if signs is not None:
+        signs[:] = backward, body
     return jnp.sum(loop(x) ** 2)
 
 
@@ -59,6 +66,24 @@ def test_a_rule_that_keeps_a_tape_is_named_with_the_way_round() -> None:
     assert "test_hidden_tapes.py" in text
     assert "keeps 2.5 KiB of its own, where its inputs and outputs are 256 B" in text
     assert "adjoint=retape.diffrax.RetapeAdjoint(plan=...)" in text
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sign", [0, 1], ids=["the rule", "what it reads"])
+def test_a_rule_that_is_listed_is_opened(
+    sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In the place of Equinox's, whose rule reads the function that wrote it.
+    signs: list[Any] = []
+    there = SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "equinox.internal._loop.checkpointed", there)
+
+    def fun(x: Any) -> Any:
+        found = stores_all(x, signs)
+        there._checkpointed_while_loop = signs[sign]
+        return found
+
+    assert_close(retape.jax.grad(fun, plan=PLAN)(X), jax.grad(stores_all)(X), 1e-14)
 
 
 INSIDE: dict[str, Callable[[Any], Any]] = {

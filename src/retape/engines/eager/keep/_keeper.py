@@ -190,8 +190,8 @@ class Keeper:
         if not self.relieved:
             return "Everything that autograd saved fits, so all of it is kept (Rule 1)."
         return (
-            f"The program has no plan in {limits.memory} bytes yet, so rules decided: "
-            "what was saved first is let go first (Rules 2 to 4)."
+            f"No plan in {limits.memory} bytes is followed, so rules decided: what was "
+            "saved first is let go first (Rules 2 to 4)."
         )
 
     def _end_of_record(self) -> None:

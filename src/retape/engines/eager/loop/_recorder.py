@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from retape._errors import RetapeError
-from retape.engines.eager._collectives import NAMESPACES as COLLECTIVES
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._function_levels import hooks_are_refused
 from retape.engines.eager._limits import Limits
@@ -37,6 +36,7 @@ from retape.engines.eager.loop._function_traits import (
     chooses_kernel_by_gradient,
     is_fused,
 )
+from retape.engines.eager.trace._operator_traits import traits_of
 from retape.engines.eager.trace._random_state import Draws
 from retape.engines.eager.trace._report import Tally
 
@@ -54,7 +54,7 @@ class CollectiveRefusal(OperatorWatch):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Run an operator, if it is none of them."""
-        if func.namespace in COLLECTIVES:
+        if traits_of(func).collective:
             raise UnsupportedError(
                 f"`{func}` talks to other processes under `recompute(mode='loop')`, "
                 "which would run it again in the backward. " + _LEAVE_OUT

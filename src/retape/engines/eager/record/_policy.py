@@ -62,7 +62,7 @@ def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
     if policy is None or isinstance(policy, RegionNames):
         return None
     if callable(policy):
-        return policy
+        return lambda func: saves(policy(func), func)
     if isinstance(policy, str) or not isinstance(policy, Collection):
         raise PlanError(_no_policy(policy))
     kept = frozenset(policy)
@@ -70,6 +70,23 @@ def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
         if not isinstance(each, Operator):
             raise PlanError(_no_policy(each))
     return lambda func: func in kept or func.overloadpacket in kept
+
+
+def saves(answer: object, func: Any) -> bool:
+    """Whether an answer says that the result of an operator is kept.
+
+    Raises:
+        PlanError: If it is neither a truth value nor one of PyTorch's own answers.
+    """
+    if isinstance(answer, CheckpointPolicy):
+        return answer in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+    if answer is not True and answer is not False:
+        raise PlanError(
+            f"A policy answered `{answer!r}` about `{func}`, which says neither that "
+            "its result is kept nor that it is not. Return `True` or `False`, or one "
+            "of `torch.utils.checkpoint.CheckpointPolicy`."
+        )
+    return answer
 
 
 def _no_policy(value: object) -> str:
@@ -121,6 +138,4 @@ class SelectivePolicy(OperatorWatch):
         self._called = (), {}, None  # hold no tensor longer than needed
         context = SelectiveCheckpointContext(is_recompute=False)
         context.op_output = result  # PyTorch 2.11 does not take it
-        said = self._policy(context, func, *args, **kwargs)
-        saved = CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE
-        return said is True or said in saved
+        return saves(self._policy(context, func, *args, **kwargs), func)

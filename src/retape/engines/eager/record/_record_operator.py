@@ -78,13 +78,15 @@ def record(
     if isinstance(result, Tensor) and not has_storage(result):
         trace.random.pop(step, None)
         return hold_results(trace, result, [tensor for _, tensor in written])
+    # Asked before anything is noted: a policy is a user's function, and may fail.
+    kept = trace.keep is not None and trace.keep(func)
     if kind.uninitialised and trace.verify:
         clear(result, trace.nbytes[written[0][0].slot] if written else 0)
     first = len(trace.producer)
     _make(trace, signature, kind, result, step)
     writes = _after_writes(trace, written, step) if written else ()
-    if signature.new or trace.verify or trace.keep is not None:
-        _look_closer(trace, signature, reads, first, result, written)
+    if signature.new or trace.verify or kept:
+        _look_closer(trace, signature, reads, first, result, written, kept=kept)
     trace.latest = signature
     if len(trace.producer) > first:
         trace.steps.append(_new_step(Step, (signature, tuple(reads), first, writes)))
@@ -219,20 +221,21 @@ def _signature(
 
 def _look_closer(
     trace: Trace, signature: Signature, reads: list[int], first: int,
-    result: Any, written: Sequence[tuple[Buffer, Tensor]],
+    result: Any, written: Sequence[tuple[Buffer, Tensor]], *, kept: bool,
 ) -> None:  # fmt: skip
-    """The slow path: the first call of a signature, or any under `verify`."""
+    """The slow path: a signature's first call, what is kept, or any under `verify`."""
     if signature.new:
         _leave_room(trace, signature, reads, first)
         if not trace.warned:
             trace.warned = warn_of_compiled_code()
     outputs = result if isinstance(result, tuple | list) else (result,)
-    if trace.keep is not None and trace.keep(signature.func):
-        _keep_results(trace, outputs, first)
+    results = *outputs, *(tensor for _, tensor in written)
+    if kept:
+        _keep_results(trace, results, first)
     if not trace.verify or signature.kind.uninitialised:
         return
     partly = PARTLY_WRITTEN.get(signature.func._schema.name, ())
-    for index, tensor in enumerate((*outputs, *(tensor for _, tensor in written))):
+    for index, tensor in enumerate(results):
         if not isinstance(tensor, Tensor) or index in partly:
             continue
         if tensor._is_zerotensor() or tensor.is_meta:
@@ -245,14 +248,13 @@ def _look_closer(
             trace.prints[slot] = fingerprint_of(trace, slot, storage)
 
 
-def _keep_results(trace: Trace, outputs: Sequence[Any], first: int) -> None:
-    """Hold the new storages of a result until nothing asks for the run any more."""
-    for tensor in outputs:
-        if isinstance(tensor, Tensor):
-            storage = tensor.untyped_storage()
-            slot = getattr(storage, TAG).slot
-            if slot >= first:
-                trace.pin_slot(slot, storage)
+def _keep_results(trace: Trace, results: Sequence[Any], first: int) -> None:
+    """Hold what an operator made or wrote until nothing asks for the run any more."""
+    storages = [t.untyped_storage() for t in results if isinstance(t, Tensor)]
+    made = {getattr(storage, TAG).slot: storage for storage in storages}
+    for slot, storage in made.items():
+        if slot >= first:
+            trace.pin_slot(slot, storage)
 
 
 def _leave_room(

@@ -25,9 +25,9 @@ from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 
 _PLAIN_LOOPS = (("equinox.internal._loop.checkpointed", "_checkpointed_while_loop"),)
-"""Where the functions with such a rule are, as module and attribute. (Tried with
-Equinox 0.13; in a release that moves it the call is left closed, which is right, and
-a warning says so.)"""
+"""Where each such rule is, or a function that it reads from around it, as module and
+attribute. (Tried with Equinox 0.13; in a release that moves it the call is left closed,
+which is right, and a warning says so.)"""
 
 
 Put = Callable[[core.ClosedJaxpr, Sequence[Any]], Sequence[Any]]
@@ -83,8 +83,9 @@ _WRAPPERS = 64
 def _is_known_rule(eqn: core.JaxprEqn) -> bool:
     if eqn.primitive.name != "custom_vjp_call" or eqn.effects:
         return False
-    captured = _captured(rule_of(eqn))
-    return any(c is known for c in captured for known in _loop_rules())
+    rule = rule_of(eqn)
+    signs = rule, *_captured(rule)
+    return any(sign is known for sign in signs for known in _loop_rules())
 
 
 def _loop_rules() -> list[Any]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from jax.ad_checkpoint import checkpoint_name
+from jax.ad_checkpoint import Offloadable, checkpoint_name
 
 import retape
 from retape.jax import checkpoint, policies, scan
@@ -48,6 +49,20 @@ def test_named_values_are_saved_and_others_computed_again() -> None:
         got = jax.grad(looped(other))(0.5)
     assert_near(got, jax.grad(looped(save))(0.5))
     assert_near(jax.grad(checkpoint(f, policy=save))(0.5), jax.grad(f)(0.5))
+
+
+@pytest.mark.parametrize("answer", [None, "no", 1, np.bool_(True), Offloadable])
+def test_an_answer_that_jax_refuses_is_refused(answer: Any) -> None:
+    def f(x: Any) -> Any:
+        return jnp.sin(jnp.exp(x))
+
+    def policy(*_: Any, **__: Any) -> Any:
+        return answer
+
+    with pytest.raises(TypeError, match="remat policy should be a bool"):
+        jax.grad(jax.checkpoint(f, policy=policy))(0.5)
+    with pytest.raises(retape.PlanError, match=r"Return `True` or `False`"):
+        jax.grad(checkpoint(f, policy=policy))(0.5)
 
 
 def test_offloaded_names_are_left_to_jax() -> None:

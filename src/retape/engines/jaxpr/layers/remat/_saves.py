@@ -18,6 +18,7 @@ import jax
 from jax import lax
 from jax.extend import core
 
+from retape._errors import PlanError
 from retape.engines.jaxpr.jaxprs._avals import blank, struct
 from retape.engines.jaxpr.jaxprs._evaluate import begun, bind
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, scan_parts
@@ -25,6 +26,9 @@ from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.engines.jaxpr.primitives._with_primal import with_primal
+
+_ANSWERS = ("Offloadable", "RecomputeType", "SaveableType")
+"""JAX's classes, an instance of which a policy may answer, beside a truth value."""
 
 Held = list[Any] | None
 """What was kept of each operation, in order; `None` while it is being made."""
@@ -47,7 +51,11 @@ class Saves(NamedTuple):
 
 
 def saves_of(jaxpr: core.Jaxpr, policy: Policy | None) -> Saves:
-    """What a policy keeps; loops and branches are asked about by what is in them."""
+    """What a policy keeps; loops and branches are asked about by what is in them.
+
+    Raises:
+        PlanError: If the policy answers with something else than an answer.
+    """
     made: set[Any] = set()
     inside: list[tuple[int, tuple[Saves, ...]]] = []
     offloads = False
@@ -55,10 +63,15 @@ def saves_of(jaxpr: core.Jaxpr, policy: Policy | None) -> Saves:
         return Saves()
     for number, eqn in enumerate(jaxpr.eqns):
         answer = policy(eqn.primitive, *(a.aval for a in eqn.invars), **eqn.params)
-        # A policy answers with a truth value, or an instance of one of JAX's classes.
         kind = type(answer).__name__
+        if not isinstance(answer, bool) and kind not in _ANSWERS:
+            raise PlanError(
+                f"A policy answered `{answer!r}` about the operation "
+                f"`{eqn.primitive.name}`, which says neither that its result is saved "
+                "nor that it is not. Return `True` or `False`."
+            )
         offloads |= kind == "Offloadable"
-        if kind not in ("Offloadable", "RecomputeType") and answer:
+        if answer is True or kind == "SaveableType":
             made.update(eqn.outvars)
         bodies = tuple(saves_of(body.jaxpr, policy) for body in _asked_inside(eqn))
         offloads |= any(each.offloads for each in bodies)
