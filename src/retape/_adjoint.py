@@ -18,6 +18,7 @@ from retape.driver._steps._program import Program
 from retape.plan._base import Plan
 from retape.plan._constructors import budgeted
 from retape.plan._prediction import Prediction
+from retape.plan._support import ADJOINT, check_plan
 from retape.storage import SnapshotStore, tree_nbytes
 from retape.storage._base import is_durable
 from retape.storage._disk import AnyStore, DiskStore, store_of
@@ -164,7 +165,7 @@ def explain(
         >>> found.peak_snapshots, found.advances, found.peak_bytes
         (9, 51003, 96000)
     """
-    plan = budgeted(plan, memory)
+    plan = _asked(budgeted(plan, memory))
     known = replace(program, done=None)
     machine = machine_of(known, x0, whole("steps", steps, 0))
     chosen, tape_bytes = planned(machine, plan, None)
@@ -215,7 +216,7 @@ def measure(
         >>> round(memory.measured_peak / memory.predicted_peak, 1)
         1.0
     """
-    plan, store = budgeted(plan, memory), store_of(store)
+    plan, store = _asked(budgeted(plan, memory)), store_of(store)
     refuse_hidden(program, "measure")
     machine = seeded(machine_of(program, x0, steps), seed, "retape.measure")
     with Meter(after=progress) as meter:
@@ -226,6 +227,11 @@ def measure(
     sizes = tree_nbytes(x0), tape_bytes, tree_nbytes(cotangent)
     trace = _memory(chosen, steps, outcome.report.length, sizes, store, meter)
     return Adjoint(state, cotangent, replace(outcome.report, memory=trace), total)
+
+
+def _asked(plan: Any) -> Plan | None:
+    """A plan that is asked what it takes, as no schedule can be."""
+    return None if plan is None else check_plan(plan, ADJOINT)
 
 
 def _memory(

@@ -135,6 +135,7 @@ def forward(
         PlanError: If the arguments do not go together, or the store outlives the
             process: a run that is to survive is one call, `retape.adjoint`.
         StoreError: If `store` is none.
+        MachineError: When it is run, if a schedule is passed that ends elsewhere.
 
     Examples:
         The value of x -> x**8 at 1.5, and derivatives of it and of its logarithm.

@@ -235,6 +235,12 @@ says: Pass those of `retape.schedule`
 from retape.schedule import Reverse
 adjoint(plan=retape.schedule.Schedule(3, snapshots=2))
 
+adjoint(plan=retape.schedule.Schedule(2, 1), steps=None, done=lambda x: x > 25)
+says: Pass a plan, such as `retape.fixed_space(snapshots=20)`
+adjoint(
+    plan=retape.fixed_space(snapshots=20), steps=None, done=lambda x: x > 25
+)
+
 alone(f'{THREADS}{HIDDEN}tell(3)')
 slow says: Set `OMP_NUM_THREADS=1`  as: OMP_NUM_THREADS='1'
 alone(f'{THREADS}{HIDDEN}tell(3)', OMP_NUM_THREADS='1')

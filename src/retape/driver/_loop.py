@@ -329,6 +329,16 @@ class Run:
 
     def _turn(self, stop: int) -> Any:
         """The cotangent before step `stop`, handed to the machine for a stage."""
+        reached = self.next_to_reverse(stop)
+        self.reached = self.ahead = None
+        return reached.cotangent
+
+    def next_to_reverse(self, stop: int) -> Reached:
+        """What is reached, of which a stage that ends at step `stop` is the next.
+
+        Raises:
+            MachineError: If another one is.
+        """
         reached = self.reached or Reached()
         left = self.length if reached.left is None else reached.left
         if left is not None and stop != left:
@@ -336,8 +346,7 @@ class Run:
                 f"the schedule reverses a stage that ends at step {stop}, and {left} "
                 "steps are left. Pass a schedule of the machine's length."
             )
-        self.reached = self.ahead = None
-        return reached.cotangent
+        return reached
 
     def _swept(self, start: int, stop: int, cotangent: Any, began: float) -> None:
         self.reached, self.working = Reached(start, cotangent), None

@@ -142,7 +142,9 @@ def run_to_the_end(
         paused.rest = iter(remaining(paused, plan, tape_bytes, None))
         with heeded(kept):
             last = paused.go(until=Reverse)
-        assert last is not None  # Every schedule reverses a stage.
+        if last is None:
+            raise _without_reverse()
+        paused.next_to_reverse(last.stop)
         capsule = paused.take(last.start)
         # The machine has the last stage; something is where the action looks for it.
         paused.working = machine.reach_end(capsule, last.stop - last.start)
@@ -214,10 +216,7 @@ def _outcome(run: Run) -> Outcome[Any]:
         MachineError: If its actions have not led to the beginning.
     """
     if run.reached is None or run.reached.cotangent is None:
-        raise MachineError(
-            "the stream of actions ended without a `Reverse`: there is no cotangent. "
-            "Pass a schedule of the machine's length."
-        )
+        raise _without_reverse()
     if run.reached.left:
         raise MachineError(
             f"the stream of actions ended with {run.reached.left} steps left. Pass a "
@@ -231,6 +230,13 @@ def _outcome(run: Run) -> Outcome[Any]:
         tiers=run.tiers.counts(),
     )
     return Outcome(run.machine.finish(run.reached.cotangent), report)
+
+
+def _without_reverse() -> MachineError:
+    return MachineError(
+        "the stream of actions ended without a `Reverse`: there is no cotangent. Pass "
+        "a schedule of the machine's length."
+    )
 
 
 def _check_run(plan: object, progress: object) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import dataclasses
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,41 @@ def call(store: Any = None, of: Any = retape.adjoint, **options: Any) -> Any:
         store=store,
         **options,
     ).cotangent
+
+
+TURNS = retape.Program(lambda x, k: x + 1, lambda x, k, g: g)
+ENDED = dataclasses.replace(TURNS, done=lambda x: x >= 10)
+ENTRANCES: dict[str, Any] = {
+    "adjoint": lambda *given, **how: retape.adjoint(*given, seed=one, **how),
+    "diagnose": lambda *given, **how: retape.diagnose(*given, seed=one, **how),
+    "measure": lambda *given, **how: retape.measure(*given, seed=one, **how),
+    "forward": retape.forward,
+    "explain": lambda program, x0, steps=None, **how: retape.explain(
+        program, x0, steps=steps or 10, **how
+    ),
+}
+
+
+def one(x: Any) -> Any:
+    return x
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize(
+    "plan", [3, "abc", OnlineBinomial(3), [], *(Schedule(n, 3) for n in (6, 10, 14))]
+)
+def test_what_is_no_plan_of_a_run(plan: Any, entrance: str) -> None:
+    """A schedule is none of a run whose end is not known, and none that is asked."""
+    with pytest.raises(retape.PlanError, match="`plan="):
+        ENTRANCES[entrance](ENDED, 0.0, plan=plan)
+    if isinstance(plan, list | Schedule) and entrance not in ("measure", "explain"):
+        fits = plan == Schedule(10, 3)
+        with nullcontext() if fits else pytest.raises(retape.MachineError):
+            found = ENTRANCES[entrance](TURNS, 0.0, steps=10, plan=plan)
+            assert (found.value if entrance == "forward" else found.state) == 10.0
+        return
+    with pytest.raises(retape.PlanError, match="`plan="):
+        ENTRANCES[entrance](TURNS, 0.0, steps=10, plan=plan)
 
 
 PLACES: dict[str, Any] = {
