@@ -7,6 +7,7 @@ import json
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from itertools import pairwise
 
 import pytest
@@ -84,6 +85,13 @@ def test_a_command_ends_and_says_what_it_should(case, where, monkeypatch, capsys
     status, _, words = after.partition(" ")
     found, said = run(line, capsys)
     assert found == int(status) and words.replace(r"\n", "\n") in said
+
+
+def test_a_form_is_printed_into_a_stream_without_an_encoding(tmp_path):
+    (tmp_path / "p.vlad").write_text("(* 2 3)")
+    with redirect_stdout(io.StringIO()) as out:
+        assert main(["vlad", str(tmp_path / "p.vlad"), "--emit", "c"]) == 0
+    assert "#include" in out.getvalue()
 
 
 def test_tiers_and_bytes_are_told_as_json(capsys):

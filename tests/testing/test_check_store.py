@@ -2,14 +2,14 @@
 
 import pytest
 
-from retape import DiskStore, MemoryStore, StoreError
+from retape import DiskStore, MemoryStore, SnapshotError, StoreError
 from retape.testing import check_store
 
 
 def test_a_store_of_one_type_is_checked_with_its_own_values(tmp_path):
     values = ((1, 2), (3,), ())
     found = check_store(lambda: DiskStore(tmp_path), values=values, view=sorted)
-    assert len(found) == 9
+    assert len(found) == 10
 
 
 class Forgetful(MemoryStore):
@@ -91,6 +91,49 @@ class Hoarding(DiskStore):
         pass
 
 
+class BySlot(DiskStore):
+    """Finds a snapshot in the slot in which this process put it."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.slots = {}
+
+    def put(self, place, capsule, nbytes):
+        super().put(place, capsule, nbytes)
+        self.slots[place.slot] = place.key
+
+    def get(self, place):
+        if self.slots.get(place.slot) != place.key:
+            raise SnapshotError(f"slot {place.slot} is empty")
+        return super().get(place)
+
+
+class Unlearned(DiskStore):
+    """Does not ask what there is when a run is taken up."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.known = set()
+
+    def put(self, place, capsule, nbytes):
+        super().put(place, capsule, nbytes)
+        self.known.add(place.key)
+
+    def drop(self, place):
+        self.known.remove(place.key)
+        super().drop(place)
+
+
+class Final(DiskStore):
+    """Ends the run where a snapshot could be made again."""
+
+    def get(self, place):
+        try:
+            return super().get(place)
+        except SnapshotError as error:
+            raise StoreError("it is lost") from error
+
+
 LIARS = [
     (Forgetful, "But a `StoreError` was raised: slot 1 on tier 'memory' is empty"),
     (Boastful, "are the most that were held at once. But two were held, of 130 bytes"),
@@ -106,6 +149,9 @@ LIARS = [
     (Silent, "was opened again is given back. But the record of 8 steps left of 9 ca"),
     (Open, "refuses another label with a `StoreError`. But it was opened"),
     (Hoarding, "a law of stores"),
+    (BySlot, "was opened again is given back. But a `SnapshotError` was raised"),
+    (Unlearned, "was opened again is given back. But a `KeyError` was raised"),
+    (Final, "a `SnapshotError`. But the driver would not make it again"),
 ]
 
 

@@ -85,7 +85,7 @@ def _main(args: Namespace) -> int:
     if args.emit is not None:
         form = emit(path, args.emit)
         # A name may have letters that the terminal's encoding lacks.
-        encoding = sys.stdout.encoding
+        encoding = sys.stdout.encoding or "utf-8"
         form = form.encode(encoding, "backslashreplace").decode(encoding)
         print(form, end="")
         return 0

@@ -1,6 +1,7 @@
 """Stores: where snapshots are kept, with no idea of frameworks."""
 
 from retape.storage._asynchronous import AsyncStore as AsyncStore
+from retape.storage._base import AnotherRun as AnotherRun
 from retape.storage._base import Place as Place
 from retape.storage._base import Record as Record
 from retape.storage._base import SnapshotStore as SnapshotStore

@@ -88,6 +88,11 @@ class SnapshotStore(Generic[C]):
     must be empty before `put` and full before `get` and `drop`. Under a mixed plan it
     may hold the tape of a stage in the place of a capsule.
 
+    A store that outlives its process has `is_durable`, and an answer to `open`,
+    `steps`, `keep_only`, `record_due`, `record`, `clear` and `close`. It goes by
+    `Place.key`, since the next process has other slots, and `keep_only` tells it what
+    there is. What is dropped stays until the next `record`.
+
     Attributes:
         peak_snapshots: The most snapshots held at once.
         peak_bytes: The most bytes of snapshots held at once.
@@ -126,7 +131,12 @@ class SnapshotStore(Generic[C]):
         raise NotImplementedError
 
     def get(self, place: Place) -> C:
-        """Give a capsule back. Raises `StoreError` if it cannot be trusted."""
+        """Give a capsule back.
+
+        Raises:
+            SnapshotError: If it is not there, or damaged: it is made again, if it can.
+            StoreError: If the run has to end.
+        """
         raise NotImplementedError
 
     def drop(self, place: Place) -> None:

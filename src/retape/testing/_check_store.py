@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from retape._errors import StoreError
+from retape._errors import SnapshotError, StoreError
 from retape.storage import Place, Record, SnapshotStore
 from retape.storage._base import is_durable
 from retape.testing._laws import maker_of, seen, tried
@@ -60,7 +60,11 @@ class Trial:
 
     def holds(self, step: int, slot: int, value: int) -> bool:
         """Tell whether a slot gives back one of the values."""
-        found = self.store.get(Place(step, slot))
+        return self.gives(Place(step, slot), value)
+
+    def gives(self, place: Place, value: int) -> bool:
+        """Tell whether a place does."""
+        found = self.store.get(place)
         return seen(found, self.view) == seen(self.values[value], self.view)
 
 
@@ -144,10 +148,28 @@ def the_next_process_finds_it(trial: Trial) -> Iterator[str]:
         yield f"the record of 8 steps left of 9 came back as {record!r}"
     elif seen(record.cotangent) != seen((1.5, [2])):
         yield "the cotangent in the record came back different"
+    trial.store.keep_only(trial.store.steps())
     for step in trial.store.steps():
-        slot = (3, 7, 1).index(step)
-        if not trial.holds(step, slot, slot):
-            yield f"the state before step {step} came back different"
+        value = (3, 7, 1).index(step)
+        # The next process has other slots, and asks before it has any.
+        for place in (Place(step, value), Place(step, -1, "disk"), Place(step, 5)):
+            if not trial.gives(place, value):
+                yield f"the state before step {step} came back different at {place}"
+        trial.store.drop(Place(step, 5))
+        trial.put(step, 6, value)
+        if not trial.holds(step, 6, value):
+            yield f"the state before step {step}, put again, came back different"
+
+
+def what_is_lost_is_told_from_what_ends_a_run(trial: Trial) -> Iterator[str]:
+    """A durable store says of a snapshot that is not there: a `SnapshotError`."""
+    try:
+        trial.store.get(Place(5, 3))
+    except SnapshotError:
+        return
+    except StoreError:
+        pass
+    yield "the driver would not make it again, and end the run"
 
 
 def what_is_dropped_waits_for_the_record(trial: Trial) -> Iterator[str]:
@@ -202,6 +224,7 @@ LAWS: tuple[Law, ...] = (
 """What every store promises."""
 DURABLE_LAWS: tuple[Law, ...] = (
     the_next_process_finds_it,
+    what_is_lost_is_told_from_what_ends_a_run,
     what_is_dropped_waits_for_the_record,
     another_run_is_refused,
     what_is_cleared_is_gone,

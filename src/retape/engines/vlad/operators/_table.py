@@ -2,7 +2,7 @@
 
 The interpreters, the C of the runtime, the compiler's passes, typed code and its
 adjoints are made of these rows. A new function of reals is a new row here, and nothing
-else: `CONTRIBUTING.md` shows one.
+else: the page "Architecture" shows one.
 
 An operator of `OPERATORS` is found by its name. The constants are for modules in which
 one operator is itself the idea, such as pairs.

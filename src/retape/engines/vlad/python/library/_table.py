@@ -76,8 +76,12 @@ def _are_taken(takes: str, kinds: str) -> bool:
 
 
 _ELEMENTARY = [name for name, row in OPERATORS.items() if row.is_elementary]
-_OF_NUMPY_ONLY = {"arcsin": "asin", "arccos": "acos", "absolute": "abs"}
-_OF_MATH_ONLY = {"erf", *_OF_NUMPY_ONLY.values()}
+_BY_NUMPY_NAME = {
+    "absolute": "abs",
+    **{f"arc{name[1:]}": name for name in _ELEMENTARY if name.startswith("a")},
+    **{name: name for name in _ELEMENTARY},
+}
+"""Operators by the names that NumPy has for them, in some release or in none."""
 
 
 def _scalar(
@@ -133,9 +137,9 @@ _OF_MATH: dict[str, LibraryFunction] = {
 
 _OF_NUMPY: dict[str, LibraryFunction] = {
     **{
-        name: LibraryFunction(operator=_OF_NUMPY_ONLY.get(name, name), count=1)
-        for name in (*_OF_NUMPY_ONLY, *_ELEMENTARY)
-        if name not in _OF_MATH_ONLY
+        name: LibraryFunction(operator=operator, count=1)
+        for name, operator in _BY_NUMPY_NAME.items()
+        if hasattr(np, name)
     },
     # made anew
     **dict.fromkeys(("zeros", "ones", "empty"), LibraryFunction(rule="full", count=1)),
