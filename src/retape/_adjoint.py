@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from retape._adjoint_arguments import machine_of, planned, run_through, seeded
+from retape._adjoint_arguments import (
+    check_end,
+    machine_of,
+    planned,
+    run_through,
+    seeded,
+)
 from retape._arguments import whole
 from retape._forked._machine import refuse_hidden, run_in_processes
 from retape.driver._health import Health
@@ -121,6 +127,7 @@ def adjoint(
     machine = seeded(machine_of(program, x0, steps), seed, "retape.adjoint")
     watch = Bar() if progress is True else progress
     if program.hidden:
+        check_end(machine, plan)
         outcome = run_in_processes(machine, plan, watch, store, key)
     else:
         outcome, *_ = run_through(

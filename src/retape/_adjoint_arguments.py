@@ -1,6 +1,6 @@
 """The arguments of `adjoint` and what is like it: checked, and made into a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from retape._arguments import whole
@@ -78,8 +78,12 @@ def planned(
 
     What the plan was made with is compared with what the run meets; tiers without a
     store for each are told to be one.
+
+    Raises:
+        PlanError: If it is a schedule, and where the run ends is not known.
     """
     chosen = fixed_space(snapshots=20) if plan is None else plan
+    check_end(machine, chosen)
     if store is None and isinstance(chosen, Plan):
         _warn_of_tiers(chosen, machine.steps)
     with unheeded():
@@ -88,6 +92,16 @@ def planned(
         sizes = {"state": tree_nbytes(machine.x0), "tape": tape_bytes}
         machine.first_sizes = FirstSizes(repr(chosen), sizes)
     return chosen, tape_bytes
+
+
+def check_end(machine: StepMachine[Any, Any], plan: object) -> None:
+    """Refuse a schedule where the run's end is not known: it would end elsewhere."""
+    if machine.steps is None and isinstance(plan, Iterable):
+        raise PlanError(
+            f"`plan={plan!r}` is a schedule, which ends at a step of its own, and the "
+            "run ends where `done` says. Pass a plan, such as "
+            "`retape.fixed_space(snapshots=20)`."
+        )
 
 
 def _warn_of_tiers(plan: Plan, steps: int | None) -> None:

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from retape._errors import PlanError
 from retape.driver._early_end import stoppable
 from retape.driver._machine import TapingMachine, cannot_tape, offers
 from retape.driver._resume import fetch, skip_done, stand_at, written
@@ -78,12 +77,6 @@ def _planned(
 ) -> Iterable[Action]:
     if isinstance(plan, Iterable):
         actions: Iterable[Action] = plan
-        if run.length is None:
-            raise PlanError(
-                f"`plan={plan!r}` is a schedule, which ends at a step of its own, and "
-                "the run ends where the program says. Pass a plan, such as "
-                "`retape.fixed_space(snapshots=20)`."
-            )
         if isinstance(plan, Counted):
             _foresee(run, plan)
     else:

@@ -150,8 +150,11 @@ def one(x: Any) -> Any:
 )
 def test_what_is_no_plan_of_a_run(plan: Any, entrance: str) -> None:
     """A schedule is none of a run whose end is not known, and none that is asked."""
-    with pytest.raises(retape.PlanError, match="`plan="):
-        ENTRANCES[entrance](ENDED, 0.0, plan=plan)
+    hidden = [True, False] if entrance == "adjoint" else [False]
+    for processes in hidden:
+        with pytest.raises(retape.PlanError, match="`plan="):
+            ended = dataclasses.replace(ENDED, hidden=processes)
+            ENTRANCES[entrance](ended, 0.0, plan=plan)
     if isinstance(plan, list | Schedule) and entrance not in ("measure", "explain"):
         fits = plan == Schedule(10, 3)
         with nullcontext() if fits else pytest.raises(retape.MachineError):
