@@ -1,4 +1,4 @@
-"""Hints of `retape.diffrax`."""
+"""Hints of `retape.diffrax` and `retape.nnx`."""
 
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
@@ -11,6 +11,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 with warnings.catch_warnings():
     # What these packages say of JAX's new names when they are loaded.
@@ -20,6 +21,7 @@ with warnings.catch_warnings():
 import retape
 import retape.diffrax
 import retape.jax
+import retape.nnx
 from tests.hints.rows import rows
 
 PLAN = retape.fixed_space(snapshots=3)
@@ -61,6 +63,12 @@ def keeps_all(x: Any) -> Any:
 tree = functools.partial(diffrax.VirtualBrownianTree, t0=0, t1=1, tol=1e-3)
 
 
+@nnx.vmap(in_axes=0, out_axes=0)
+def layers(key: Any) -> nnx.Linear:
+    """Five layers, stacked."""
+    return nnx.Linear(3, 3, rngs=nnx.Rngs(key))
+
+
 ROWS = rows(
     "jax.jacfwd(lambda p: solve(p, diffrax.ForwardMode(), tree))(POINT)",
     r"""
@@ -80,5 +88,19 @@ slow says: pass `adjoint=retape.diffrax.RetapeAdjoint(plan=...)`
 f = lambda p: solve(p, adjoint=retape.diffrax.RetapeAdjoint(plan=PLAN))
 jax.grad(f)(POINT)
 gives: jax.jacfwd(lambda p: solve(p, diffrax.ForwardMode()))(POINT)
+
+retape.nnx.remat_scan(3)
+says: Pass a function of a carry and a layer, as in `remat_scan(lambda x, layer:
+    layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)`
+from retape.nnx import remat_scan
+scan = remat_scan(lambda x, layer: layer(x), in_axes=(nnx.Carry, 0),
+  out_axes=nnx.Carry)
+keys = jax.random.split(jax.random.key(0), 5)
+scan(jnp.ones(3), layers(keys))
+gives: keys = jax.random.split(jax.random.key(0), 5)
+stack, x = layers(keys), jnp.ones(3)
+for k in range(5):
+    x = x @ stack.kernel[k] + stack.bias[k]
+x
 """,
 )

@@ -142,7 +142,6 @@ OURS = {
         torch.compile(torch.sin, backend=retape.torch.CompilerBudget(1000, backend="aot_eager"), options={"max_autotune": True})(t)
         retape.torch.Graph().auto_checkpoint_every_n(None, 0)
         retape.torch.Graph().auto_checkpoint_by_depth(None, -1)
-        retape.torch.Graph().mark_checkpoint(None, forced=True)
         retape.transformers.RetapeCallback(memory=None)
         retape.transformers.RetapeCallback(memory="12 pears")
         adj(steps=-1)
