@@ -33,11 +33,12 @@ class LibraryFunction:
             each item of one.
         raises: Whether its operator raises, as those of `math` do.
         count: How many arguments it takes, where no text tells.
-        makes: Along an `axis`: a number, or a row, of each row. Without one it is of
-            all items, one row after another.
+        makes: Along an `axis`: a number, which is a float, or a row, of each row.
+            Without one it is of all items, one row after another.
         is_method: Whether arrays have it, too.
         is_view: Whether what NumPy gives may be another name of its argument.
-        takes_ints: Whether an array of ints, or of bools, is one of its arguments.
+        takes_ints: Whether an array of ints, or of bools, is one of its arguments. Its
+            `rule` tells them apart, which no text does.
         takes_bools: Whether a bool is the int that it is.
         is_of_arrays: Whether it is NumPy's, which makes an array of a list.
     """
