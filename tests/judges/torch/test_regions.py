@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
 from retape import BudgetError, PlanError
 from retape.torch import checkpoint, matrix_products, name_modules, names, region
 from tests.judges.torch.allocator import Peak
+from tests.judges.torch.faces import Operators
 
 
 class Block(nn.Module):
@@ -37,20 +37,6 @@ class Block(nn.Module):
         return self.mlp(x)
 
 
-class Counted(TorchDispatchMode):
-    """How often an operator is run."""
-
-    def __init__(self, func: Any) -> None:
-        super().__init__()
-        self.func, self.calls = func, 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ):
-        self.calls += func is self.func
-        return func(*args, **(kwargs or {}))
-
-
 X = torch.linspace(-1, 1, 24 * 32).reshape(24, 32)
 
 
@@ -59,13 +45,14 @@ def blocks(count: int = 4) -> nn.Sequential:
     return nn.Sequential(*[Block() for _ in range(count)])
 
 
-def step(net: nn.Module, under: Callable[[], Any]) -> tuple[list[Tensor], Counted]:
+def step(net: nn.Module, under: Callable[[], Any]) -> tuple[list[Tensor], int]:
     """Gradients of a step, and the GELUs in its backward."""
     torch.manual_seed(1)
-    loss, counted = under(), Counted(torch.ops.aten.gelu.default)
-    with counted:
+    loss, run = under(), Operators()
+    with run:
         loss.backward()
-    return [each.grad for each in net.parameters() if each.grad is not None], counted
+    again = run.calls.count(torch.ops.aten.gelu.default)
+    return [each.grad for each in net.parameters() if each.grad is not None], again
 
 
 def loss_of(net: nn.Module) -> Tensor:
@@ -109,7 +96,7 @@ def test_what_is_named_is_what_runs_again(row: str) -> None:
     net.zero_grad()
     (run, again), handle = ROWS[row], name_modules(net)
     found, counted = step(net, lambda: run(net))
-    assert all(map(torch.equal, plain, found)) and counted.calls == again
+    assert all(map(torch.equal, plain, found)) and counted == again
     handle.remove()
 
 

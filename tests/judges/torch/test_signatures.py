@@ -9,31 +9,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.utils import checkpoint as pytorch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import retape  # noqa: E402
 import retape.torch  # noqa: E402
-from tests.judges.torch.faces import Called  # noqa: E402
+from tests.judges.torch.faces import Called, Operators  # noqa: E402
 
 mm = torch.ops.aten.mm
 OURS: dict[str, Callable[..., Any]] = {
     "checkpoint": retape.torch.checkpoint,
     "checkpoint_sequential": retape.torch.checkpoint_sequential,
 }
-
-
-class Counted(TorchDispatchMode):
-    """The operators that are run, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: list[Any] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.made.append(func)
-        return func(*args, **(kwargs or {}))
 
 
 PLACES = {
@@ -110,9 +95,9 @@ def test_a_policy_in_any_form_is_one(policy: str, face: str) -> None:
     grads, counted = [], []
     for way in ways:
         loss = FACES[face](way, lambda: (w @ w).tanh().sum())
-        with Counted() as calls:
+        with Operators() as run:
             grads.append(torch.autograd.grad(loss, w)[0])
-        counted.append(calls.made)
+        counted.append(run.calls)
     grads.append(torch.autograd.grad((w @ w).tanh().sum(), w)[0])
     assert all(torch.equal(grad, grads[-1]) for grad in grads)
     assert counted[0] == counted[1]

@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.utils.checkpoint
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
+from tests.judges.torch.faces import Operators
 
 
 def outcome(model: nn.Module, forward: object) -> list[torch.Tensor]:
@@ -59,23 +59,12 @@ def test_pytorchs_selective_contexts(selection: object) -> None:
     plain = torch.autograd.grad(model(x).sum(), list(model.parameters()))
     steps = []
     for options in ({}, {"context_fn": contexts}):
-        calls: list[object] = []
         y = retape.torch.checkpoint(model, x, use_reentrant=False, **options)  # type: ignore[arg-type]
-        with CountingMode(calls):
+        with Operators() as run:
             found = torch.autograd.grad(y.sum(), list(model.parameters()))
         assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
-        steps.append(calls.count(torch.ops.aten.addmm.default))
+        steps.append(run.calls.count(torch.ops.aten.addmm.default))
     assert steps == [2, 1 if selection is chosen else 0]
-
-
-class CountingMode(TorchDispatchMode):
-    def __init__(self, calls: list[object]) -> None:
-        super().__init__()
-        self.calls = calls
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001
-        self.calls.append(func)
-        return func(*args, **(kwargs or {}))
 
 
 @torch.library.custom_op("retape_tests::fill", mutates_args=("into",))
@@ -128,12 +117,12 @@ def test_what_a_policy_keeps_is_not_run_again(kept: object, form: str) -> None:
 
     def run(form: str, policy: object) -> tuple[torch.Tensor, int, int]:
         global FILLINGS
-        FILLINGS, calls = itertools.count(), []
+        FILLINGS = itertools.count()
         x = torch.linspace(-1, 1, 64 * 32).reshape(64, 32).requires_grad_()
         loss = FORMS[form](program, x, policy)
-        with CountingMode(calls):
+        with Operators() as seen:
             (found,) = torch.autograd.grad(loss, x)
-        return found, calls.count(kept), calls.count(ATEN.tanh.default)
+        return found, seen.calls.count(kept), seen.calls.count(ATEN.tanh.default)
 
     plain, calls, _ = run("plain", None)
     products = kept is ATEN.mm.default

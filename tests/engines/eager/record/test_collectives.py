@@ -11,7 +11,6 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
 from retape import BudgetError, UnsupportedError
@@ -20,6 +19,7 @@ from retape.torch import recompute
 from tests.engines.eager.support import parallel_programs
 from tests.engines.eager.support.collective_programs import programs
 from tests.engines.eager.support.processes import run_in_turn, run_processes
+from tests.judges.torch.faces import Operators
 
 assert parallel_programs.__name__  # it adds to the programs
 # They send to a neighbour, or leave some processes out.
@@ -101,18 +101,6 @@ def test_collectives_of_a_process_alone_are_exact(name: str) -> None:
     assert _wrong_in(name) == []
 
 
-class Counting(TorchDispatchMode):
-    """Counts collectives."""
-
-    count = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.count += "c10d" in func.namespace
-        return func(*args, **(kwargs or {}))
-
-
 def _talk_in_the_backward() -> list[str]:
     """Programs whose backward has other collectives if it recomputes."""
     wrong, counts = [], list[int]()
@@ -121,9 +109,9 @@ def _talk_in_the_backward() -> list[str]:
             _, forward = programs[name]()
             with under:
                 loss = forward()
-            with Counting() as counting:
+            with Operators() as run:
                 loss.backward()
-            counts.append(counting.count)
+            counts.append(sum("c10d" in func.namespace for func in run.calls))
         if counts[-1] != counts[-2]:
             wrong.append(f"{name}: {counts[-1]} collectives, {counts[-2]} without us")
     # Those that the backward of a program has itself are counted.

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 import retape
 import retape.jax
@@ -105,6 +106,22 @@ def test_the_paper_s_example_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_not_small_elementwise_work_stays_as_it_is(fun: Any) -> None:
     assert not whole(retape.jax.grad(fun, plan=PLAN), *POINT)
     assert whole(retape.jax.grad(walk, plan=PLAN), *POINT)
+
+
+RESULTS: dict[str, Any] = {
+    "its inputs": lambda x, y: [x, x, jnp.sin(y), y],
+    "one twice": lambda x, y: [jnp.sin(x)] * 2,
+    "a constant": lambda x, y: [jnp.sin(x), jnp.ones(5)],
+}
+
+
+@pytest.mark.parametrize("what", RESULTS)
+def test_what_a_kernel_gives_back_has_its_place_among_equations(what: str) -> None:
+    given = jnp.linspace(0.0, 1.0, 5), jnp.arange(5.0)
+    marked = seams.kernel(RESULTS[what], *given)
+    found = jax.jit(jaxpr_as_fun(marked))(*given)
+    for a, b in zip(found, RESULTS[what](*given), strict=True):
+        assert jnp.allclose(a, b, rtol=1e-14)
 
 
 @pytest.mark.slow
