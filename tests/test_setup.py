@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
+import shlex
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
+
+from retape.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -151,6 +156,18 @@ def test_workflows_run_targets_that_there_are() -> None:
         assert all(job["steps"] for job in yaml.safe_load(text)["jobs"].values())
         called |= set(re.findall(r"(?:run: make|target:) ([\w-]+)", text))
     assert {"lint", "test", "docs", "release-check"} <= called <= TARGETS
+
+
+def test_commands_that_are_run_around_the_tests_are_ours() -> None:
+    """Those of the workflows and of the check of a release, which no test runs."""
+    scope = runpy.run_path(str(ROOT / ".ci" / "check-release"))
+    commands: list[Sequence[str]] = [scope["TRIED"]]
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for line in re.findall(r"run: retape (.*)", path.read_text()):
+            commands.append(shlex.split(line))
+    assert len(commands) > 2
+    for command in commands:
+        assert main(command) == 0, command
 
 
 def test_links_of_the_readme_are_absolute_on_a_package_index() -> None:
