@@ -3,6 +3,7 @@
 import gc
 import math
 import struct
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,37 @@ def test_a_module_that_is_dropped_is_unloaded_at_once() -> None:
     finally:
         gc.enable()
     assert value == pytest.approx(math.sin(0.5) + 0.5 * math.cos(0.5))
+
+
+_OF_MUCH_MEMORY = """
+import numpy as np
+from retape import native
+
+def total(table, x):
+    y = x.copy()
+    for _ in range(50):
+        y = np.tanh(table @ y)
+    return np.sum(y * y)
+
+slope = native.grad(total, 1)
+
+def second(table, x):
+    return np.sum(slope(table, x))
+
+native.grad(second, 1)(np.eye(30) / 30.0, np.ones(30))
+print(native.measure(native.grad(second, 1), np.eye(30) / 30.0, np.ones(30)).value[0])
+"""
+
+
+def test_a_program_ends_whose_memory_has_gone_back_to_the_system(
+    tmp_path: Path,
+) -> None:
+    # Handles that nobody freed were looked at when what they are of was not there.
+    (tmp_path / "program.py").write_text(_OF_MUCH_MEMORY)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("engine", ["interpreter", "hybrid", "compiled"])

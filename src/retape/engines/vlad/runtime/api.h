@@ -401,6 +401,8 @@ EXPORT void vlad_counted(Request *q) {
 }
 
 EXPORT void vlad_end(void) {
+  for (size_t i = 0; i < G.handles; i++) /* while what handles are of is in memory */
+    if (is_frozen(G.handle[i])) free(object(G.handle[i]));
   for (Chunk *c = G.old_first; c;) {
     Chunk *next = c->next;
     free(c);
@@ -420,8 +422,6 @@ EXPORT void vlad_end(void) {
   free(met.key);
   free(met.copy);
   forget_logs();
-  for (size_t i = 0; i < G.handles; i++)
-    if (is_frozen(G.handle[i])) free(object(G.handle[i]));
   typed_end();
   free(G.log);
   free(G.nursery);

@@ -120,7 +120,6 @@ class Native:
         self.arrays = False
         self._outside: str | None = None
         self._freed: deque[int] = deque()
-        self.at_end: list[Callable[[], None]] = []
         self._object = SharedObject(image)
         self.dll: Any = declared(self._object.dll)
         self._callbacks = self._made_callbacks()
@@ -141,8 +140,6 @@ class Native:
     def __del__(self) -> None:
         library, self.dll = getattr(self, "dll", None), None
         if library is not None:
-            for told in self.at_end:
-                told()
             library.vlad_end()
             self._object.close()
 
