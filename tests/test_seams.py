@@ -48,7 +48,8 @@ SEAMS = {
     # Choices of the JAX engine, against brute force.
     "retape.engines.jaxpr.codegen._min_cut": "tapes, by all sets of values",
     "retape.engines.jaxpr.codegen._split_blocks": "cuts of a block, by all of them",
-    "retape.engines.jaxpr.control._splits": "traced splits, by the schedule's",
+    "retape.engines.jaxpr.control._numbers": "traced splits, by the schedule's",
+    "retape.schedule._split": "the rules that both are written in",
     "retape.engines.jaxpr.layers.loops._segment_lengths": "nests, by all of them",
     "retape.engines.jaxpr.layers.remat._choose_segments": "segments, by all of them",
     "retape.engines.jaxpr.layers.remat._flat_program": "what they are cut from",

@@ -1,7 +1,9 @@
 """beta(d, t), its inverses, and the closed forms of the optimal counts."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import comb
+from typing import Any, NamedTuple
 
 from retape._errors import PlanError
 
@@ -95,6 +97,44 @@ def least_snapshots(stages: int, sweeps: int) -> int:
     return least_sweeps(stages, sweeps)
 
 
+class Numbers(NamedTuple):
+    """The operations in which the rules of a schedule are written, once for all.
+
+    `INTEGERS` are Python's. A controller in a compiled program has its framework's,
+    whose results cannot be looked at: so a rule computes every case, and one is chosen.
+    """
+
+    where: Callable[[Any, Any, Any], Any]
+    at_least: Callable[[Any, Any], Any]
+    at_most: Callable[[Any, Any], Any]
+    over: Callable[[Any, Any], Any]
+    """`a // b`, neither of them negative."""
+    sweeps: Callable[[Any, Any], tuple[Any, Any]]
+    """For L stages and s snapshots the least t with beta(s, t) >= L; and that beta."""
+
+
+def _sweeps_and_reach(stages: int, snapshots: int) -> tuple[int, int]:
+    t = least_sweeps(stages, snapshots)
+    return t, beta(snapshots, t)
+
+
+def _where(truth: Any, yes: Any, no: Any) -> Any:
+    return yes if truth else no
+
+
+INTEGERS = Numbers(_where, max, min, int.__floordiv__, _sweeps_and_reach)
+
+
+def advances(stages: Any, snapshots: Any, numbers: Numbers) -> Any:
+    """A(L, s), the least number of stages to advance when L are reversed.
+
+    t * L - beta(s + 1, t - 1), with the least t such that beta(s, t) >= L (Griewank
+    1992; C(s + t, t - 1) = beta(s + 1, t - 1) = beta(s, t) * t / (s + 1)).
+    """
+    t, reach = numbers.sweeps(stages, snapshots)
+    return t * stages - numbers.over(reach * t, snapshots + 1)
+
+
 def least_balanced(stages: int) -> int:
     """The least k with beta(k, k) >= stages: logarithmic space and time.
 
@@ -110,12 +150,7 @@ def least_balanced(stages: int) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def optimal_advances(stages: int, snapshots: int) -> int:
-    """The least number of stages to advance when `stages` are reversed.
-
-    It is kept: a placement asks for few different ones, again and again.
-
-    t * stages - beta(snapshots + 1, t - 1), with the least t such that
-    beta(snapshots, t) >= stages (Griewank 1992; C(s + t, t - 1) = beta(s + 1, t - 1)).
+    """`advances` of integers, kept: a placement asks for few, again and again.
 
     Raises:
         PlanError: If a count is no integer, or cannot be.
@@ -124,10 +159,7 @@ def optimal_advances(stages: int, snapshots: int) -> int:
         >>> optimal_advances(1000, 9)
         3999
     """
-    if stages <= 1:
-        return 0
-    t = least_sweeps(stages, snapshots)
-    return t * stages - beta(snapshots + 1, t - 1)
+    return advances(stages, snapshots, INTEGERS) if stages > 1 else 0
 
 
 def least_stores(stages: int, snapshots: int) -> int:

@@ -2,22 +2,25 @@
 
 As policies they make the divide-and-conquer schedules, which keep states only.
 
-A rule is given the length of an interval in stages, the snapshots it may use (the one
-at its start included) and the sweeps left, and returns how many stages to advance
-before the next snapshot.
+A rule is given the length of an interval in stages, two at least, the snapshots it may
+use (the one at its start included) and the sweeps left, and returns how many stages to
+advance before the next snapshot. It is written in the operations of `Numbers`: a sweep
+that JAX compiles is steered by the same rules.
 """
 
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from retape.schedule._binomial import beta, least_sweeps
+from retape.schedule._binomial import INTEGERS, Numbers, least_sweeps
 from retape.schedule._policy_stream import Held
 
 Split: TypeAlias = Literal["binomial", "bisection", "treeverse"]
 """The ways to cut an interval of stages."""
 
 
-def binomial_split(stages: int, snapshots: int) -> int:
+def binomial_split(
+    stages: Any, snapshots: Any, sweeps: Any = None, numbers: Numbers = INTEGERS
+) -> Any:
     """The split with the fewest advances and, among those, the fewest stores.
 
     With s snapshots, L >= 2 stages and t the least number with beta(s, t) >= L, found
@@ -28,11 +31,10 @@ def binomial_split(stages: int, snapshots: int) -> int:
         L >= beta(s, t) - beta(s-3, t):         beta(s, t-1)
         otherwise:                              L - beta(s-1, t-1) - beta(s-2, t-1)
 
-    where beta with a negative argument is 0. All of them follow from b = beta(s, t) by
-    exact divisions: beta(s, t-1) = b*t/(s+t), beta(s-1, t-1) = beta(s, t-1)*s/(s+t-1),
-    beta(s-2, t-1) = beta(s-1, t-1)*(s-1)/(s+t-2), and beta(s, t-2) =
-    beta(s-1, t-1)*(t-1)/s. No product on the way exceeds L * (s + t)^2 / t. This is the
-    rule of Algorithm 799 (Griewank and Walther 2000).
+    where beta with a negative argument is 0. All of them follow from beta(s, t) by
+    exact divisions, each from the one before, and the first case from the others. No
+    product on the way exceeds L * (s + t)^2 / t. This is the rule of Algorithm 799
+    (Griewank and Walther 2000).
 
     Raises:
         PlanError: If a count is no integer, or cannot be.
@@ -41,18 +43,22 @@ def binomial_split(stages: int, snapshots: int) -> int:
         >>> binomial_split(10, 3)
         4
     """
-    s, n = snapshots, stages
-    if s == 1:
-        return n - 1
-    t = least_sweeps(n, s)
-    if n <= beta(s, t - 1) + beta(s - 2, t - 1):
-        return max(1, beta(s, t - 2))
-    if n >= beta(s, t) - beta(s - 3, t):
-        return beta(s, t - 1)
-    return n - beta(s - 1, t - 1) - beta(s - 2, t - 1)
+    del sweeps
+    s, over, where = snapshots, numbers.over, numbers.where
+    t, reach = numbers.sweeps(stages, s)
+    full = over(reach * t, s + t)  # beta(s, t-1)
+    right = over(full * s, s + t - 1)  # beta(s-1, t-1)
+    # beta(s-2, t-1); one snapshot and one sweep would make it 0 / 0.
+    spare = over(right * (s - 1), numbers.at_least(s + t - 2, 1))
+    slack = over(spare * (s - 2), t)  # beta(s-3, t)
+    least = numbers.at_least(over(right * (t - 1), s), 1)  # beta(s, t-2)
+    between = where(stages >= reach - slack, full, stages - right - spare)
+    return where(stages <= full + spare, least, between)
 
 
-def bisection_split(stages: int, snapshots: int) -> int:
+def bisection_split(
+    stages: Any, snapshots: Any, sweeps: Any = None, numbers: Numbers = INTEGERS
+) -> Any:
     """Half the interval, rounded up; all but the last stage if no slot is left.
 
     [9, eq. (12)] of the paper. With enough snapshots the advances satisfy
@@ -62,7 +68,8 @@ def bisection_split(stages: int, snapshots: int) -> int:
         >>> bisection_split(9, 3)
         5
     """
-    return stages - 1 if snapshots == 1 else (stages + 1) // 2
+    del sweeps
+    return numbers.where(snapshots == 1, stages - 1, numbers.over(stages + 1, 2))
 
 
 @lru_cache(maxsize=4096)
@@ -82,7 +89,9 @@ def bisection_sweeps(stages: int, snapshots: int) -> int:
     return max(left, bisection_sweeps(stages // 2, snapshots - 1))
 
 
-def treeverse_split(stages: int, snapshots: int, sweeps: int) -> int:
+def treeverse_split(
+    stages: Any, snapshots: Any, sweeps: Any, numbers: Numbers = INTEGERS
+) -> Any:
     """Treeverse's own split, ceil(tau * L / (delta + tau)), and at most L - 1.
 
     [9, eq. (16)] of the paper, kappa = ceil((delta*sigma + tau*phi) / (delta + tau)),
@@ -94,7 +103,16 @@ def treeverse_split(stages: int, snapshots: int, sweeps: int) -> int:
         >>> treeverse_split(10, 3, 2)
         4
     """
-    return min(stages - 1, -(-sweeps * stages // (snapshots + sweeps)))
+    both = snapshots + sweeps
+    cut = numbers.over(sweeps * stages + both - 1, both)
+    return numbers.at_most(stages - 1, cut)
+
+
+RULES: dict[Split, Any] = {
+    "binomial": binomial_split,
+    "bisection": bisection_split,
+    "treeverse": treeverse_split,
+}
 
 
 # The same few are asked for again and again: half of a stream's time.

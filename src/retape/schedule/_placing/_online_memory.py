@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from retape._arguments import whole
-from retape.schedule._binomial import optimal_advances
+from retape.schedule._binomial import INTEGERS, Numbers, optimal_advances
 
 Move: TypeAlias = tuple[int, tuple[str, int], tuple[str, int]]
 
@@ -62,6 +62,34 @@ class InMemory:
         return cls(whole("snapshots", snapshots, 1), (), tuple(range(snapshots)))
 
 
+FORGOTTEN, PAUSE = -1, -2
+"""Answers of `which_leaves`: the capsule is not kept; nor is it, and a phase ends."""
+
+
+def which_leaves(
+    state: Any, stage: Any, cheapest: Any, numbers: Numbers = INTEGERS
+) -> Any:
+    """Which snapshot leaves for the capsule before `stage`: the rules of `LeastCost`.
+
+    One number says all: a place among those held, or the first behind them if none has
+    to leave; `FORGOTTEN`; or `PAUSE`.
+
+    Args:
+        state: Its `snapshots`, how many are `held`, its `phase` and `base`.
+        stage: The stage, which is not the last.
+        cheapest: The eviction of least cost, or `FORGOTTEN`; it counts in phase s.
+        numbers: The operations.
+    """
+    s, i, where = state.snapshots, stage - state.base, numbers.where
+    evicted = where(state.phase == s, cheapest, s - 1 - i)
+    for at, other in _DEPARTURES.get(s, {}).items():
+        evicted = where(stage == at, other, evicted)
+    # Nothing is evicted in the first phase: the new snapshot goes behind the others.
+    evicted = where(state.phase == 0, state.held, evicted)
+    ends = (state.phase < s) & (i == s - state.phase)
+    return where(ends, PAUSE, evicted)
+
+
 @dataclass(frozen=True, slots=True)
 class LeastCost(InMemory):
     """Stumm and Walther's placement, then the cheapest eviction.
@@ -102,16 +130,22 @@ class LeastCost(InMemory):
 
     def place(self, stage: int) -> tuple["LeastCost", Placed]:
         """Decide about the capsule before `stage`, which is not the last."""
-        size, i = self.snapshots - self.phase, stage - self.base
-        if self.phase == self.snapshots:
-            evicted = self.departures.get(stage, self.cheapest(stage))
-            return (self, NOTHING) if evicted is None else self._evict(evicted, stage)
-        if i == size:
+        settled = self.phase == self.snapshots
+        cheapest = self.cheapest(stage) if settled else FORGOTTEN
+        leaves = which_leaves(self, stage, cheapest)
+        if leaves == PAUSE:
             return replace(self, phase=self.phase + 1, base=stage + 1), NOTHING
-        if self.phase == 0:
-            placed = Placed(self.slots[i], ())
+        if leaves == FORGOTTEN:
+            return self, NOTHING
+        if leaves == self.held:
+            placed = Placed(self.slots[leaves], ())
             return replace(self, positions=(*self.positions, stage)), placed
-        return self._evict(self.snapshots - 1 - i, stage)
+        return self._evict(leaves, stage)
+
+    @property
+    def held(self) -> int:
+        """How many snapshots there are."""
+        return len(self.positions)
 
     @property
     def departures(self) -> Mapping[int, int]:
@@ -139,15 +173,15 @@ class LeastCost(InMemory):
             return stage
         end = min((p for p in self.departures if p >= stage), default=stop)
         end, step = min(end, stop), 1
-        if stage >= end or self.cheapest(stage) is not None:
+        if stage >= end or self.cheapest(stage) != FORGOTTEN:
             return stage
         low = stage
-        while low + step < end and self.cheapest(low + step) is None:
+        while low + step < end and self.cheapest(low + step) == FORGOTTEN:
             low, step = low + step, 2 * step
         high = min(low + step, end)
         while high - low > 1:
             middle = (low + high) // 2
-            if self.cheapest(middle) is None:
+            if self.cheapest(middle) == FORGOTTEN:
                 low = middle
             else:
                 high = middle
@@ -166,17 +200,17 @@ class LeastCost(InMemory):
         )
         return after, Placed(slot, ((x[j], slot),))
 
-    def cheapest(self, stage: int) -> int | None:
-        """The j of least K_j, or `None` if K is no more."""
+    def cheapest(self, stage: int) -> int:
+        """The j of least K_j, or `FORGOTTEN` if K is no more."""
         s, x = self.snapshots, self.positions
         if s == 1:
-            return None
+            return FORGOTTEN
         kept, inner, chosen, before = _fixed_costs(s, x)
         keep = kept + optimal_advances(stage + 1 - x[-1], 1)
         inner += optimal_advances(stage - x[-1], 2)
         last = before + optimal_advances(stage - x[-2], 2)
         if min(inner, last) >= keep:
-            return None
+            return FORGOTTEN
         return s - 1 if last <= inner else chosen
 
 

@@ -17,7 +17,8 @@ import pytest
 import retape
 import retape.jax
 from retape.schedule import OnlineBinomial, replay
-from tests.engines.jaxpr.support.seams import SPLITS, sweeps
+from retape.schedule._split import RULES
+from tests.engines.jaxpr.support.seams import TRACED
 from tests.judges.pairwise import dealt
 from tests.schedule.numbers import (
     beta,
@@ -32,7 +33,9 @@ GRID = [(n, s) for n in [*range(2, 61), *BIG] for s in (2, 3, 4, 5, 8, 13, 40)]
 
 def test_least_sweeps_and_their_reach() -> None:
     lengths, snapshots = zip(*GRID, strict=True)
-    t, reach = jax.jit(jax.vmap(sweeps))(np.asarray(lengths), np.asarray(snapshots))
+    t, reach = jax.jit(jax.vmap(TRACED.sweeps))(
+        np.asarray(lengths), np.asarray(snapshots)
+    )
     want = [least_sweeps(n, s) for n, s in GRID]
     assert t.tolist() == want
     assert reach.tolist() == [beta(s, k) for (_, s), k in zip(GRID, want, strict=True)]
@@ -40,7 +43,7 @@ def test_least_sweeps_and_their_reach() -> None:
 
 NARROW = [(n, s) for n in (2, 3, 17, 999, 10**5, 10**6) for s in (2, 3, 5, 40, 700)]
 TREES = [(n, d, t) for n in range(2, 40) for d in (2, 3, 7) for t in (1, 2, 5)]
-RULES: dict[str, tuple[Any, list[Any], Any]] = {
+CASES: dict[str, tuple[Any, list[Any], Any]] = {
     "binomial": (np.int64, GRID, functools.partial(first_split, "binomial")),
     "bisection": (np.int64, GRID, functools.partial(first_split, "bisection")),
     "treeverse": (np.int64, TREES, treeverse_split),
@@ -50,10 +53,10 @@ RULES: dict[str, tuple[Any, list[Any], Any]] = {
 
 
 @pytest.mark.slow("binomial")
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", CASES)
 def test_splits_are_those_of_the_schedules(name: str, off: int = 0) -> None:
-    dtype, grid, wanted = RULES[name]
-    rule: Any = SPLITS[name.partition(",")[0]]
+    dtype, grid, wanted = CASES[name]
+    rule: Any = functools.partial(RULES[name.partition(",")[0]], numbers=TRACED)
     lengths, *others = np.asarray([(*row, 0)[:3] for row in grid], dtype).T
     got = np.asarray(jax.jit(jax.vmap(rule))(lengths + off, *others))
     assert got.dtype == dtype

@@ -9,10 +9,10 @@ import numpy as np
 from jax import lax
 
 from retape.engines.jaxpr.control._settings import BACK, COUNT, FOREVER, INT, Settings
-from retape.engines.jaxpr.control._splits import SPLITS, Sweeps, binomial_split
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
-from retape.schedule._split import Split
+from retape.schedule._binomial import Numbers
+from retape.schedule._split import RULES, Split
 
 READ = ("here", "newest", "end", "mode", "sweeps")
 """The parts of the state that decide."""
@@ -23,7 +23,7 @@ def cut(
     asked: Any,
     snapshots: int,
     split: Split,
-    count_sweeps: Sweeps,
+    numbers: Numbers,
 ) -> Any:
     """How many stages ahead the next snapshot is stored; 0 if a stage is reversed.
 
@@ -35,7 +35,7 @@ def cut(
         asked: If it is false, what comes out means nothing.
         snapshots: Slots, that of the start state included.
         split: The rule.
-        count_sweeps: How the least number of sweeps is found.
+        numbers: The operations.
     """
     # One level of the recursion: `here` is the start of the interval, `end` its end.
     # In a batch it is also computed where it is not asked for. There the end may be
@@ -44,10 +44,7 @@ def cut(
     kind = length.dtype.type
     free = kind(snapshots) - state["newest"]
     given = at_least(length, 2), at_least(free, 2), _sweeps_left(state)
-    if split == "binomial":
-        ahead = binomial_split(*given, count_sweeps)
-    else:
-        ahead = SPLITS[split](*given)
+    ahead = RULES[split](*given, numbers)
     # A(L, 1) = L (L - 1) / 2: with one slot left every stage is reached from the start,
     # and a cut behind the last stage but one stores what is taped at once.
     stage = (length <= 1) | (free <= 1) | (ahead >= length - 1)

@@ -1,9 +1,8 @@
 """Placing snapshots while the end of the run is unknown, as traced arithmetic.
 
-A transcription of `LeastCost` of the schedules: Stumm and Walther's placement, which is
-as good as knowing the end for up to C(s+2, 2) stages, then the cheapest eviction but at
-a few stages. Its docstring has the rules and the symbols; a test holds both to the same
-decisions.
+The rules and the symbols are those of `LeastCost` of the schedules (`which_leaves`
+there is called here); the cheapest eviction, for which integers keep what they computed
+before, is found anew each time. A test holds both to the same decisions.
 """
 
 from __future__ import annotations
@@ -14,15 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.control._reach_table import sweeps_at_once
+from retape.engines.jaxpr.control._numbers import AT_ONCE, TRACED, over
 from retape.engines.jaxpr.control._settings import FOREVER, INT
-from retape.engines.jaxpr.control._splits import over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
-from retape.schedule._placing._online_memory import LeastCost
-
-FORGOTTEN, PAUSE = INT(-1), INT(-2)
-"""What is said of a capsule that is not kept: see `which_leaves`."""
+from retape.schedule._binomial import advances
+from retape.schedule._placing._online_memory import FORGOTTEN, PAUSE, which_leaves
 
 
 class Placement(NamedTuple):
@@ -36,40 +32,32 @@ class Placement(NamedTuple):
     In the first of the free ones the capsule waits that is asked about.
     """
     held: Any
-    """int32: how many there are."""
+    """int64: how many there are."""
     phase: Any
     base: Any
 
+    @property
+    def snapshots(self) -> int:
+        """How many there may be."""
+        return self.at.shape[0] - 1
 
-def which_leaves(state: Placement, stage: Any, at_once: bool = False) -> Any:
-    """Which of the snapshots leaves for the capsule before `stage`.
 
-    One number says all: a place among those held, the first behind them if none has to
-    leave, `FORGOTTEN` if the capsule is not kept, or `PAUSE` where a phase ends, too.
+def leaving(state: Placement, stage: Any, at_once: bool = False) -> Any:
+    """Which of the snapshots leaves for the capsule before `stage`: see `which_leaves`.
 
     Args:
         state: The controller's state.
         stage: The stage, which is not the last.
         at_once: Whether no loop may decide, as on an accelerator.
     """
-    snapshots = state.at.shape[0] - 1
-    # `LeastCost`: i = p - Q, and phase k = s never comes to an end.
-    s = INT(snapshots)
-    i = stage - state.base
-    settled = state.phase == s
+    settled = state.phase == state.snapshots
     cheapest = cheapest_eviction(state.at, state.slot, stage, settled, at_once)
-    evicted = where(settled, cheapest, s - 1 - i)
-    for at, other in LeastCost.begin(snapshots).departures.items():
-        evicted = where(stage == at, other, evicted)
-    # Nothing is evicted in the first phase: the new snapshot goes behind the others.
-    evicted = where(state.phase == 0, state.held.astype(INT), evicted)
-    return where(~settled & (i == s - state.phase), PAUSE, at_least(evicted, FORGOTTEN))
+    return which_leaves(state, stage, cheapest, TRACED)
 
 
 def after_placing(state: Placement, stage: Any, leaves: Any) -> Placement:
     """The state after that was decided."""
-    keep, pause = leaves >= 0, leaves == PAUSE
-    held = state.held.astype(INT)
+    keep, pause, held = leaves >= 0, leaves == PAUSE, state.held
     # The new one stands behind those held. As the last of them it comes to where the
     # last one was, and the slot of the one that goes to where the new one waited; with
     # nothing to go all stays where it is.
@@ -115,7 +103,7 @@ def cheapest_eviction(
         at_once: Whether no loop may decide, as on an accelerator.
     """
     if at.shape[0] == 2:
-        return INT(-1)
+        return INT(FORGOTTEN)
     if at_once:
         return _all_at_once(jnp.take(at, slot, mode="clip")[:-1], stage)
     # A loop over numbers compiles in a quarter of the time. An accelerator would launch
@@ -153,7 +141,7 @@ def _one_by_one(at: Any, slot: Any, stage: Any, asked: Any) -> Any:
         # An index below zero is taken for zero, and nothing is joined there.
         begin = stage_of(i - lax.convert_element_type(joined, INT))
         slots = INT(s + 1) - i - lax.convert_element_type(now, INT)
-        a = _advances_of_several(stage_of(i + 1) - begin, slots)
+        a = advances(stage_of(i + 1) - begin, slots, TRACED)
         this = where(joined, found.two + a, found.this)
         least = where(more, found.least + a, found.least)
         better = more & (this <= least)
@@ -168,12 +156,12 @@ def _one_by_one(at: Any, slot: Any, stage: Any, asked: Any) -> Any:
 
     zero = jnp.zeros((), INT)
     # To evict the oldest, the start of the run, costs more than anything.
-    first = _EvictionScan(zero, FOREVER, zero, zero, FOREVER, INT(-1))
+    first = _EvictionScan(zero, FOREVER, zero, zero, FOREVER, INT(FORGOTTEN))
     # The newest gap as it is ends in the stage that follows, with no slot left.
     last = lax.while_loop(lambda found: found.turn < turns, turn, first)
     rest = stage + 1 - stage_of(INT(s - 1))
     nothing = last.one + over(rest * (rest - 1), 2)
-    return where(last.least < nothing, last.chosen, INT(-1))
+    return where(last.least < nothing, last.chosen, INT(FORGOTTEN))
 
 
 def _all_at_once(at: Any, stage: Any) -> Any:
@@ -183,7 +171,7 @@ def _all_at_once(at: Any, stage: Any) -> Any:
     # One row for each question: as it is, with one slot more, and joined to the left.
     lengths = lax.concatenate([gaps[None], gaps[None], (gaps + _right(gaps))[None]], 0)
     extra = lax.iota(np.int64, 3)[:, None] > 0
-    now, more, joined = advances(lengths, (s - i)[None] + extra)
+    now, more, joined = _advances_of_arrays(lengths, (s - i)[None] + extra)
     rest = stage + 1 - at[-1]
     nothing = jnp.sum(where(i < s - 1, now, 0)) + over(rest * (rest - 1), 2)
     # Running sums, not an s x s mask: there may be thousands of snapshots.
@@ -192,24 +180,11 @@ def _all_at_once(at: Any, stage: Any) -> Any:
     costs = where(i == 0, FOREVER, before + joined + after)
     least = jnp.min(costs)
     chosen = jnp.max(where(costs == least, i, -1))
-    return where(least < nothing, chosen, INT(-1))
+    return where(least < nothing, chosen, INT(FORGOTTEN))
 
 
-def advances(stages: Any, snapshots: Any) -> Any:
-    """A(L, s) for arrays: the optimal advances of L stages with s snapshots.
-
-    t*L - C(s+t, t-1) with t the least such that beta(s, t) >= L; L(L-1)/2 for s = 1.
-    """
+def _advances_of_arrays(stages: Any, snapshots: Any) -> Any:
+    """`advances`; L(L-1)/2 for s = 1, of which the table has no more than a few."""
     several = jnp.broadcast_to(at_least(snapshots, 2), stages.shape)
-    cost = _reversal_cost(stages, several, *sweeps_at_once(stages, several))
+    cost = advances(stages, several, AT_ONCE)
     return where(snapshots <= 1, over(stages * (stages - 1), 2), cost)
-
-
-def _advances_of_several(stages: Any, snapshots: Any) -> Any:
-    """The same of numbers, with two snapshots and more."""
-    return _reversal_cost(stages, snapshots, *sweeps(stages, snapshots))
-
-
-def _reversal_cost(stages: Any, snapshots: Any, t: Any, reach: Any) -> Any:
-    # Without a sweep there is at most one stage, which is not advanced: 0 - 0.
-    return t * stages - over(reach * t, snapshots + 1)

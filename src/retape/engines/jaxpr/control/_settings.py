@@ -35,8 +35,8 @@ Integer = type[np.int32] | type[np.int64]
 def stage_type(length: int | None, stage: int, snapshots: int, sweeps: int) -> Integer:
     """The type of positions in a sweep, and of all that is computed from them.
 
-    The largest product of a split (`control/_splits`) is L (s + t), with t sweeps for L
-    stages: at most as many as with two snapshots, for which beta(2, t) >= L, so that
+    The largest product of a split (`schedule/_split`) is L (s + t), with t sweeps for
+    L stages: at most as many as with two snapshots, for which beta(2, t) >= L, so that
     t <= sqrt(2 L) + 1.
 
     Args:

@@ -38,7 +38,6 @@ from jax import lax
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._settings import LONGEST_GO, Settings
 from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
@@ -59,8 +58,6 @@ class DeviceSweep(Sweep):
     there, those still `to_go`, and whether the taping of a stage was `begun`.
     """
 
-    at_once = True
-
     def __init__(
         self,
         compiled: Compiled,
@@ -70,7 +67,6 @@ class DeviceSweep(Sweep):
         watch: bool,
     ) -> None:
         super().__init__(compiled, settings, operands, watch=watch)
-        self.sweeps = sweeps_at_once
         self.sizes = chunk_sizes(compiled, settings.stage)
 
     def may_share_code(self) -> bool:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._online_placement import (
-    FORGOTTEN,
     Placement,
     after_placing,
-    which_leaves,
+    leaving,
 )
-from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.control._settings import INT, Settings
 from retape.engines.jaxpr.jaxprs._avals import zeros_as
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._row_ops import put, put_if, row
@@ -29,6 +29,7 @@ from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.primitives._host_buffer import fetch, stash
 from retape.engines.jaxpr.sweep._state import far_places
 from retape.engines.jaxpr.xla._single_kernel import kernel
+from retape.schedule._placing._online_memory import FORGOTTEN
 
 New = Callable[[Any, Sequence[Any]], Sequence[Any]]
 """From a truth and old values to new ones of the same types."""
@@ -118,19 +119,19 @@ def place_waiting(state: State, stage: Any, asked: Any, *, at_once: bool) -> Sta
         asked: Whether the run goes on; if not nothing changes.
         at_once: Whether no loop may decide, as on an accelerator.
     """
-    held = state["newest"] + 1
+    held = lax.convert_element_type(state["newest"] + 1, INT)
     old = Placement(state["at"], state["slot"], held, state["phase"], state["base"])
     number = _placing(at_once)
-    leaves = number_if(asked, FORGOTTEN, lambda _: number(old, stage), at_once)
+    leaves = number_if(asked, INT(FORGOTTEN), lambda _: number(old, stage), at_once)
     new = after_placing(old, stage, leaves)
-    keep = leaves >= 0
+    keep, held = leaves >= 0, lax.convert_element_type(new.held, np.int32)
     return state | {
         "slot": new.slot,
-        "newest": new.held - 1,
+        "newest": held - 1,
         "phase": new.phase,
         "base": new.base,
         "stores": state["stores"] + keep,
-        "peak": at_least(state["peak"], where(keep, new.held, 0)),
+        "peak": at_least(state["peak"], where(keep, held, 0)),
     }
 
 
@@ -150,4 +151,4 @@ def number_if(
 
 @cached(2)
 def _placing(at_once: bool) -> Callable[..., Any]:
-    return kernel(lambda state, stage: which_leaves(state, stage, at_once))
+    return kernel(lambda state, stage: leaving(state, stage, at_once))

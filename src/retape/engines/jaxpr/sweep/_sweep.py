@@ -36,6 +36,7 @@ from jax import lax
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._next_action import READ, cut, decision
+from retape.engines.jaxpr.control._numbers import AT_ONCE, TRACED, over
 from retape.engines.jaxpr.control._settings import (
     BACK,
     LONGEST_GO,
@@ -43,7 +44,6 @@ from retape.engines.jaxpr.control._settings import (
     Settings,
     step_type,
 )
-from retape.engines.jaxpr.control._splits import Sweeps, over, sweeps
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import (
@@ -66,14 +66,13 @@ from retape.engines.jaxpr.sweep._state import register_outs, stage_kind
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 from retape.engines.jaxpr.sweep._watch import WatchedPass, watch_stage
 from retape.engines.jaxpr.xla._single_kernel import kernel
+from retape.schedule._binomial import Numbers
 from retape.schedule._split import Split
 
 
 class Sweep:
     """The turns of one program under one plan."""
 
-    at_once = False
-    """Whether integers are decided on without a loop."""
     carried: Carried
     """The order in which the loop of turns carries the state."""
 
@@ -96,7 +95,8 @@ class Sweep:
         self.kind = stage_kind(compiled.program.length, settings)
         self.stage = self.kind(settings.stage)
         self.step_kind = step_type(compiled.program.length)
-        self.sweeps: Sweeps = sweeps
+        self.at_once = settings.device
+        self.numbers = AT_ONCE if self.at_once else TRACED
         self.one_copy = self.may_share_code()
 
     def may_share_code(self) -> bool:
@@ -129,7 +129,7 @@ class Sweep:
         """The stage to advance to, whether to store there, whether to reverse it."""
         back = state["mode"] == BACK if self.unknown else state["end"] > 0
         snapshots, split = self.settings.snapshots, self.settings.split
-        number = cutting(snapshots, split, self.sweeps)
+        number = cutting(snapshots, split, self.numbers)
         given = {k: state[k] for k in READ}
         ahead = number_if(back, self.kind(0), lambda b: number(given, b), self.at_once)
         goal, store, stage, *swept = decision(
@@ -186,7 +186,7 @@ class Sweep:
             state["stores"] = state["stores"] + begun
             state["peak"] = at_least(state["peak"], begun.astype(jnp.int32))
         if self.settings.split == "treeverse":
-            most, _ = self.sweeps(stages, self.kind(self.settings.snapshots))
+            most, _ = self.numbers.sweeps(stages, self.kind(self.settings.snapshots))
             state["sweeps"] = where(ended, most, state["sweeps"])
         return state | {
             "n": n,
@@ -303,6 +303,6 @@ class Sweep:
 
 
 @cached(64)
-def cutting(snapshots: int, split: Split, sweeps: Sweeps) -> Callable[..., Any]:
+def cutting(snapshots: int, split: Split, numbers: Numbers) -> Callable[..., Any]:
     """`cut` in one kernel, traced once for all programs under the same plan."""
-    return kernel(lambda given, asked: cut(given, asked, snapshots, split, sweeps))
+    return kernel(lambda given, asked: cut(given, asked, snapshots, split, numbers))

@@ -24,7 +24,7 @@ from jax import lax
 
 from retape.driver._health import ROWS
 from retape.engines.jaxpr.codegen._allocate import Layout
-from retape.engines.jaxpr.control._splits import over
+from retape.engines.jaxpr.control._numbers import over
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where

@@ -1,8 +1,12 @@
-"""The least number of sweeps without a loop, for accelerators.
+"""The operations of `retape.schedule._binomial.Numbers`, traced, in two forms.
 
-`control/_splits.sweeps` finds t, the least with beta(s, t) >= L, by a loop whose end
-depends on L, for each turn of which a host would wait. Here beta is looked up in a
-table for up to 63 snapshots, and t is how many entries of a row are below L. With more
+The rules by which a schedule cuts and places are written once, there and in
+`retape.schedule`. Here is what they are written in: for scalars inside an XLA program,
+of either of the types that `control/_settings` chooses from.
+
+A host finds the least number of sweeps by a loop (`TRACED`). Its end depends on L, and
+an accelerator would wait at each turn: there (`AT_ONCE`) beta is looked up in a table
+for up to 63 snapshots, and t is how many entries of a row are below L. With more
 snapshots t is at most 11 for up to 2**40 stages, and that many turns are written out.
 
 Beyond the table's end, two snapshots and 33,000 stages or three and three million, t is
@@ -20,8 +24,34 @@ import numpy as np
 from jax import lax
 
 from retape.engines.jaxpr.control._settings import INT
-from retape.engines.jaxpr.control._splits import over
-from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, where
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, same_types, where
+from retape.schedule._binomial import Numbers
+
+
+def over(a: Any, b: Any) -> Any:
+    """`a // b` for numbers that are not negative.
+
+    JAX's own `//` rounds towards minus infinity, a dozen operations each time; all of
+    them would be compiled into every sweep.
+    """
+    return lax.div(*same_types(a, b))
+
+
+def sweeps(length: Any, snapshots: Any) -> tuple[Any, Any]:
+    """The least t with beta(s, t) >= length, and that beta; beta(s, t) = C(s+t, s)."""
+    none = length.dtype.type(0)
+
+    def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
+        t, reach = c[0] + 1, c[1]
+        # Exact: t! divides the product of t consecutive numbers.
+        return t, over(reach * (snapshots + t), t)
+
+    return lax.while_loop(lambda c: c[1] < length, more, (none, none + 1))
+
+
+TRACED = Numbers(where, at_least, at_most, over, sweeps)
+"""For a host."""
+
 
 _ROWS, _COLUMNS = 64, 256
 _MOST = 1 << 40
@@ -72,3 +102,7 @@ def _written_out(length: Any, snapshots: Any) -> tuple[Any, Any]:
         more = at_most(over(reach * (s + k), k), min(_MOST, np.iinfo(s.dtype).max))
         t, reach = where(short, t + 1, t), where(short, more, reach)
     return t, reach
+
+
+AT_ONCE = TRACED._replace(sweeps=sweeps_at_once)
+"""For an accelerator."""
