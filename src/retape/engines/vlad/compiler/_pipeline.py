@@ -16,7 +16,6 @@ from functools import cached_property
 
 from retape.engines.vlad.compiler.adjoint._emit_parts import NOTHING_TYPED, typed_text
 from retape.engines.vlad.compiler.emit._emit import Emission
-from retape.engines.vlad.compiler.emit._parts import is_large
 from retape.engines.vlad.compiler.ir._c_text import NEXT_FILE
 from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
@@ -41,13 +40,11 @@ class ProgramText:
         text: Its files, one after the other.
         places: Where the continuation of each frame's code stands.
         is_brief: Whether typed code that gives up has no boxed form in it.
-        is_large: Whether the C compiler is to think less of each line.
     """
 
     text: str
     places: dict[int, Where]
     is_brief: bool
-    is_large: bool
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -95,7 +92,6 @@ class Compiled:
             "\n".join([*emission.lines(), *between, *self.lines, ""]),
             emission.places,
             is_brief=bool(given_up),
-            is_large=is_large(self.module),
         )
 
 

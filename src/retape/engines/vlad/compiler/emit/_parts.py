@@ -15,7 +15,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fun,
     Jump,
-    Lowered,
     Register,
     local_functions,
     terms_of,
@@ -46,11 +45,6 @@ def size_of(fun: Fun) -> int:
     """The terms of a function, with those of a fix in it."""
     bodies = [fun.body, *(local.body for local in local_functions(fun.body))]
     return sum(1 for body in bodies for _ in terms_of(body))
-
-
-def is_large(module: Lowered) -> bool:
-    """Whether a program has more than one part."""
-    return sum(map(size_of, module.functions.values())) > PART_TERMS
 
 
 def is_closed(cont: Cont) -> bool:

@@ -263,7 +263,7 @@ def known_function(value: Any) -> LibraryFunction | None:
 UNFAILING = frozenset(
     "span part_of_one set_part_of_one fill_part_of_one part set_part fill_part".split()
 )
-"""Functions without a fault that would be told where they are called: one for all calls.
+"""Functions without a fault to be told where they are called: one for all calls.
 
 A program of 20 lines `a = np.sin(a) * c + a[::-1]` had 140 functions, and its gradient
 took the C compiler 4 s."""
