@@ -88,9 +88,10 @@ def adjoint(
             and plan, and functions that do the same: steps that are run again have to
             give the bits that they gave. Another run is refused, and the difference
             named. One that is done makes room for the next.
-        key: What the run is, in the place of the functions: a text or a number that
-            you change whenever the program or its data change.
-        reuse: Take the result of a finished run from the store, if it has it.
+        key: What the run is in a store that outlives the process, in the place of the
+            functions: a text or a number that you change whenever the program or its
+            data change.
+        reuse: Take the result of a finished run from such a store, if it has it.
             Otherwise a finished run is run again.
         progress: `True` for a bar, or a function that is told.
 

@@ -130,6 +130,12 @@ def run_through(
         The outcome, the plan that was obeyed, and the bytes of a step's tape.
     """
     check_key(key)
+    check_reuse(reuse)
+    if reuse and not is_durable(store):
+        warn(
+            "`reuse=True` without a store that outlives the process: there is no run "
+            "to find, and this one is made. Pass `store=retape.DiskStore(directory)`."
+        )
     chosen, tape_bytes = planned(machine, plan, store)
     label = ""
     if is_durable(store):
@@ -156,6 +162,15 @@ def check_key(key: object) -> None:
         raise PlanError(
             f"`key={key!r}` is not valid: pass one line of text or a number, which "
             "says what program and what data the run is of."
+        )
+
+
+def check_reuse(reuse: object) -> None:
+    """Refuse what says neither that a result is to be reused nor that it is not."""
+    if not isinstance(reuse, bool):
+        raise PlanError(
+            f"`reuse={reuse!r}` is not valid: pass `True` for the result of a run that "
+            "is done and lies in the store, or `False`."
         )
 
 

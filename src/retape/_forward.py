@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -61,7 +61,7 @@ class Forward(Generic[X, G]):
         """
         return self._back(self._machine.program, seed)
 
-    def gradients(self, seeds: Sequence[Callable[[X], G]]) -> list[Adjoint[X, G]]:
+    def gradients(self, seeds: Iterable[Callable[[X], G]]) -> list[Adjoint[X, G]]:
         """Run the adjoint back once for several objectives of the last state.
 
         Each step is run again as often as for one; `reverse_step` is called for each.
@@ -72,7 +72,8 @@ class Forward(Generic[X, G]):
         Returns:
             A result for each, with one report.
         """
-        if not seeds or not all(map(callable, seeds)):
+        each = list(seeds) if isinstance(seeds, Iterable) else []
+        if not each or not all(map(callable, each)):
             raise PlanError(
                 f"`seeds={seeds!r}` is not valid: pass a list of functions, each from "
                 "the last state to its cotangent."
@@ -81,9 +82,9 @@ class Forward(Generic[X, G]):
         many = replace(
             of,
             reverse_step=partial(_for_each, of.reverse_step),
-            cost_gradient=of.cost_gradient and partial(_of_each, of, len(seeds)),
+            cost_gradient=of.cost_gradient and partial(_of_each, of, len(each)),
         )
-        found = self._back(many, lambda x: tuple(s(copy_tree(x)) for s in seeds))
+        found = self._back(many, lambda x: tuple(s(copy_tree(x)) for s in each))
         cotangents = cast("tuple[G, ...]", found.cotangent)
         return [replace(found, cotangent=g) for g in cotangents]
 

@@ -222,6 +222,12 @@ def test_another_thread_asks_and_cannot_heed_signals(tmp_path):
     assert "the time limit of 0 s" in errors[1]
 
 
+@pytest.mark.parametrize("signals", ["SIGKILL", [signal.SIGSTOP], ["SIGTERM", 9]])
+def test_a_signal_that_no_process_can_heed_is_refused(signals):
+    with pytest.raises(PlanError, match="ends or stops a process unasked"):
+        retape.interruptible(signals=signals)
+
+
 def test_what_a_step_runs_is_not_ended(tmp_path):
     """A run within a run heeds nothing, and needs no store."""
 

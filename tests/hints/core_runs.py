@@ -230,6 +230,15 @@ def call():
 in_a_thread(call)
 gives: 'RunInterrupted'
 
+adjoint(reuse=True)
+RetapeWarning says: Pass `store=retape.DiskStore(directory)`
+directory = tmp_path
+adjoint(store=retape.DiskStore(directory), reuse=True)
+
+adjoint(reuse='yes', store=retape.DiskStore(tmp_path))
+PlanError says: pass `True`
+adjoint(reuse=True, store=retape.DiskStore(tmp_path))
+
 adjoint(plan=['advance'])
 says: Pass those of `retape.schedule`
 from retape.schedule import Reverse

@@ -62,6 +62,19 @@ def ran(**options: Any) -> Any:
     return retape.forward(SQUARE, 1.5, steps=3, **options)
 
 
+def begun_with(folder: Any, capacity: int) -> int:
+    """How many snapshots a store holds to which a run adds as many as have room."""
+    store = DiskStore(folder, capacity=capacity)
+    store.open("a run")
+    try:
+        store.keep_only(store.steps())
+        for step in range(store.nbytes // 8, capacity):
+            store.put(Place(step, step, "disk"), 1.5, 8)
+    finally:
+        store.close()
+    return len(store.steps())
+
+
 def left_behind(folder: Any) -> Any:
     """A store whose run died, and of which no file can be read."""
     store = DiskStore(folder)
@@ -246,6 +259,22 @@ adjoint(store=DiskStore(tmp_path))
 says: Use a `MemoryStore`
 no_locks(monkeypatch)
 adjoint(store=MemoryStore())
+
+DiskStore('memory://of-a-hint')
+StoreError says: Write `retape.storage.RemoteStore({})`
+adjoint(store=retape.storage.RemoteStore('memory://of-a-hint'))
+
+DiskStore('')
+StoreError says: Write `retape.DiskStore(".")`
+monkeypatch.chdir(tmp_path)
+adjoint(store=retape.DiskStore("."))
+
+begun_with(tmp_path, capacity=2)
+begun_with(tmp_path, capacity=1)
+StoreError says: call `clear()`
+retape.DiskStore(tmp_path).clear()
+begun_with(tmp_path, capacity=1)
+gives: 1
 
 left_behind(tmp_path / 'a').open('a run')
 says: Call `clear()`

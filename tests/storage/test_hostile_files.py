@@ -285,6 +285,72 @@ def test_a_run_whose_record_is_damaged_goes_on_from_the_older_one_or_is_refused(
     assert outcome.report.reverses == killed_at + 2
 
 
+@pytest.mark.parametrize("records", ["record.npz", "record*.npz"])
+def test_a_snapshot_in_the_place_of_a_record_is_none(tmp_path, records):
+    plan = retape.fixed_space(snapshots=4)
+    with pytest.raises(Crash):
+        killed = Watched(40, ends_at("reverse", 12))
+        run(killed, plan, store=toys_at(tmp_path), label="it")
+    snapshot = min(tmp_path.glob("step-*.npz")).read_bytes()
+    for record in tmp_path.glob(records):
+        record.write_bytes(snapshot)
+
+    def again():
+        return run(ToyMachine(40), plan, store=toys_at(tmp_path), label="it")
+
+    if records == "record.npz":
+        assert again().result == by_itself(40)
+        return
+    with pytest.raises(StoreError, match="is a snapshot and no record"):
+        again()
+
+
+@pytest.mark.parametrize("room", [{"capacity": 2}, {"capacity_bytes": "100 B"}])
+def test_a_run_is_not_taken_up_where_less_has_room(tmp_path, room):
+    def call(stop=-1, **options):
+        def back(x, k, g):
+            if k == stop:
+                raise Crash
+            return 1.1 * g
+
+        return retape.adjoint(
+            retape.Program(lambda x, k: 1.1 * x, back),
+            np.ones(4),
+            seed=np.ones_like,
+            steps=60,
+            plan=retape.fixed_space(snapshots=5),
+            store=retape.DiskStore(tmp_path, every=0, **options),
+            key="it",
+        )
+
+    with pytest.raises(Crash):
+        call(stop=50)
+    with pytest.raises(StoreError, match="holds 5 snapshots of 160 B"):
+        call(**room)
+    found = call(capacity=5, capacity_bytes=160)
+    assert found.report.resumed and found.report.peak_snapshots == 5
+    assert np.array_equal(found.cotangent, call().cotangent)
+
+
+def test_a_directory_is_one_of_this_machine_and_has_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+    def of_adjoint(path):
+        program = retape.Program(lambda x, k: 2 * x, lambda x, k, g: 2 * g)
+        retape.adjoint(program, 1.0, seed=lambda x: 1.0, steps=3, store=path)
+
+    for path in ("s3://bucket/run", "file:///tmp/run", ""):
+        for make in (retape.DiskStore, of_adjoint):
+            with pytest.raises(StoreError, match="`path="):
+                make(path)
+    assert not list(tmp_path.iterdir())
+    store = retape.DiskStore("~/run")
+    store.open("it")
+    store.close()
+    assert (tmp_path / "home" / "run" / "record.npz").exists()
+
+
 @pytest.mark.parametrize("damaged", [0, 1, 4])
 def test_a_run_to_an_unknown_end_goes_on_from_the_last_snapshot_that_is_whole(
     tmp_path, damaged

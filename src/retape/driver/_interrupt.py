@@ -191,6 +191,9 @@ def _seconds(given: object) -> float | None:
     return seconds
 
 
+_NEVER_HEEDED = ("SIGKILL", "SIGSTOP")
+
+
 def _signals(given: Sequence[str | int]) -> tuple[signal.Signals, ...]:
     names = (given,) if isinstance(given, str | int) else given
     found: list[signal.Signals] = []
@@ -204,4 +207,10 @@ def _signals(given: Sequence[str | int]) -> tuple[signal.Signals, ...]:
                 f"`signals={given!r}`: this system has no signal {name!r}. Pass names "
                 'such as "SIGTERM" or "SIGUSR1".'
             ) from error
+        if found[-1].name in _NEVER_HEEDED:
+            raise PlanError(
+                f"`signals={given!r}`: {found[-1].name} ends or stops a process "
+                'unasked. Pass names such as "SIGTERM" or "SIGUSR1"; what such a '
+                "signal ends goes on from the last record by the same call."
+            )
     return tuple(found)

@@ -64,3 +64,24 @@ def check_room(
             f"{format_bytes(held)} in {name}, and `capacity_bytes` is "
             f"{store.capacity_bytes}. Use a plan with fewer snapshots."
         )
+
+
+def check_held(store: Bounded, name: str, count: int, nbytes: int) -> None:
+    """Refuse the snapshots of a run that was begun with more room than there is now.
+
+    Args:
+        store: The capacities.
+        name: The store, for the error.
+        count: Snapshots held.
+        nbytes: Their bytes.
+
+    Raises:
+        StoreError: If they are too many, or too large.
+    """
+    if not fits(store, count, nbytes):
+        raise StoreError(
+            f"{name} holds {count} snapshots of {format_bytes(nbytes)} of a run that "
+            f"was begun with more room than `capacity={store.capacity}` and "
+            f"`capacity_bytes={store.capacity_bytes!r}` leave. Pass what it was begun "
+            "with, or call `clear()` on the store; the run then begins anew."
+        )

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from retape._arguments import number_of
 from retape._errors import SnapshotError, StoreError
 from retape.storage._base import Key, Place, Record, SnapshotStore
-from retape.storage._capacity import check_capacities, check_room, fits
+from retape.storage._capacity import check_capacities, check_held, check_room, fits
 from retape.storage._codec import encode
 from retape.storage._run_directory import Folder, RunDirectory, another_run
 
@@ -39,7 +39,7 @@ class DiskStore(SnapshotStore[C]):
     by `retape.register_state`.
 
     Args:
-        path: A directory of the run's own; made if it is not there.
+        path: A directory of the run's own; made if it is not there. `~` is the user's.
         capacity: The most snapshots to hold, or `None`.
         capacity_bytes: The most bytes of the arrays in them, or a text such as "2 GiB",
             or `None`; a file takes about 1 kB more. Two records, each with two states
@@ -50,7 +50,8 @@ class DiskStore(SnapshotStore[C]):
             written after each stage.
 
     Raises:
-        StoreError: If `path` is no path, or `every` or a capacity cannot be.
+        StoreError: If `path` is no path of this machine, or `every` or a capacity
+            cannot be.
 
     Examples:
         >>> import tempfile
@@ -172,6 +173,8 @@ class DiskStore(SnapshotStore[C]):
         for key in found & kept:
             self._sizes[key] = self._label_of(key).get("nbytes", 0)
         self.nbytes = sum(self._sizes.values())
+        check_held(self, f"`{self._directory}`", len(self._sizes), self.nbytes)
+        self._note_peak()
 
     def put(self, place: Place, capsule: C, nbytes: int) -> None:
         step, key, held = place.step, place.key, len(self._sizes)
@@ -190,8 +193,7 @@ class DiskStore(SnapshotStore[C]):
             self._directory.put(key, data)
         self.nbytes += nbytes - self._sizes.get(key, 0)
         self._sizes[key] = nbytes
-        self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
-        self.peak_bytes = max(self.peak_bytes, self.nbytes)
+        self._note_peak()
 
     def get(self, place: Place) -> C:
         key = place.key
@@ -248,6 +250,10 @@ class DiskStore(SnapshotStore[C]):
         """What a record is of; `value` is what it holds."""
         del value
         return {"run": self._label}
+
+    def _note_peak(self) -> None:
+        self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
+        self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
     def _forget(self) -> None:
         """Know of no snapshot."""

@@ -216,16 +216,26 @@ class Folder:
         """The last record, or the one before it if the last one is damaged."""
         there = self.names()
         if RECORD_BEFORE not in there:
-            return self.read(RECORD) if RECORD in there else None
+            return self._record(RECORD) if RECORD in there else None
         if RECORD in there:
             try:
-                return self.read(RECORD)
+                return self._record(RECORD)
             except SnapshotError:
-                found = self.read(RECORD_BEFORE)
+                found = self._record(RECORD_BEFORE)
                 # Or it would take the place of the good one.
                 self.unlink(RECORD)
                 return found
-        return self.read(RECORD_BEFORE)
+        return self._record(RECORD_BEFORE)
+
+    def _record(self, name: str) -> tuple[Any, dict[str, Any]]:
+        """What a file has that is a record: a snapshot may have been put there."""
+        value, label = self.read(name)
+        if "step" in label or "tape" in label:
+            raise SnapshotError(
+                f"`{self}/{name}` is a snapshot and no record of a run. Put the record "
+                "back from a copy of yours, or remove the directory."
+            )
+        return value, label
 
     def write_record(self, data: bytes) -> None:
         """Write the record; the one that was the last is now the one before.
@@ -258,18 +268,36 @@ def stem_of(key: Key) -> str:
     return f"{'tape' if tape else 'step'}-{step:012d}"
 
 
+def _check_local(path: str) -> None:
+    """Refuse what would be a directory of a strange name, or the one that one is in."""
+    if "://" in path:
+        raise StoreError(
+            f"`path={path!r}` is a URL, and this store is a directory of this machine. "
+            f"Write `retape.storage.RemoteStore({path!r})`."
+        )
+    if not path:
+        raise StoreError(
+            "`path=''` is not a path. Write `retape.DiskStore(\".\")` for the "
+            "directory that the process is in."
+        )
+
+
 class RunDirectory(Folder):
     """Files of one run, claimed by one process at a time.
 
     Attributes:
-        path: The directory; made when it is claimed.
+        path: The directory, `~` in it the user's own; made when it is claimed.
+
+    Raises:
+        StoreError: If the path is a URL, or empty.
     """
 
     __slots__ = ("_lock", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
-        self.path = Path(path)
+        _check_local(os.fspath(path))
+        self.path = Path(path).expanduser()
         self._lock: Lock | None = None
 
     def __str__(self) -> str:

@@ -6,9 +6,11 @@ the bits of one program, the old one or the new one, and never of both.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import types
+from collections import UserDict, deque
 from functools import partial
 from typing import Any
 
@@ -255,6 +257,89 @@ def of_global(rate: float) -> Any:
     return lambda x, k: (lambda: moved(x, k, RATE))()
 
 
+class OfClass:
+    """A class whose attribute is a setting."""
+
+    rate = 0.1
+
+    @classmethod
+    def at(cls, k: int) -> float:
+        return late(k, cls.rate)
+
+
+def of_class(rate: float) -> Any:
+    OfClass.rate = rate
+    return lambda x, k: x + OfClass.at(k) * np.sin(x)
+
+
+class OfTheClass(OfClass):
+    """An object that has the setting from a class that its own extends."""
+
+    def step(self, x: Any, k: int) -> Any:
+        return moved(x, k, self.rate)
+
+
+def of_the_class(rate: float) -> Any:
+    OfClass.rate = rate
+    return OfTheClass().step
+
+
+class InSlots:
+    __slots__ = ("rate", "unset")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+
+class InFurtherSlots(InSlots):
+    __slots__ = ()
+
+
+def of_property(rate: float) -> Any:
+    told = property(lambda _: 0.1), property(lambda _: 0.2)
+    held: Any = type("Setting", (), {"rate": told[rate != 0.1]})()
+    return lambda x, k: moved(x, k, held.rate)
+
+
+def of_module(rate: float) -> Any:
+    problem: Any = types.ModuleType("problem_of_a_user")
+    problem.rate, problem.other = rate, object()
+    problem.late = lambda k: late(k, problem.rate)
+    return lambda x, k: x + problem.late(k) * np.sin(x)
+
+
+def of_equal_settings(rate: float) -> Any:
+    """As many values, each as often met before, but at other places."""
+    held: Any = Solver(0.0)
+    held.parts = object()  # so that its attributes are looked at one by one
+    held.first, held.second, held.third = 0.1, rate, 0.2
+    return lambda x, k: moved(x, k, held.second)
+
+
+def held_in(holder: Any) -> Any:
+    """A rate that is an attribute of an object, or stands in it by name."""
+
+    def of(rate: float) -> Any:
+        held = holder(rate=rate)
+        if hasattr(held, "rate"):
+            return lambda x, k: moved(x, k, held.rate)
+        return lambda x, k: moved(x, k, held["rate"])
+
+    return of
+
+
+class Table:
+    """What a package's table is: an array for whoever asks for one."""
+
+    __module__ = "numpy.of_a_package"
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array([self.rate])
+
+
 def vectorised(rate: float) -> Any:
     add = np.vectorize(lambda x, k: moved(x, k, rate))
     return lambda x, k: add(x, k)
@@ -272,6 +357,22 @@ DATA: dict[str, Any] = {
     "code inside": of_code_inside,
     "global": of_global,
     "vectorised": vectorised,
+    "class": of_class,
+    "class of an object": of_the_class,
+    "slots": held_in(InSlots),
+    "slots of a base": held_in(InFurtherSlots),
+    "property": of_property,
+    "module": of_module,
+    "equal settings": of_equal_settings,
+    "namespace": held_in(types.SimpleNamespace),
+    "arguments": held_in(argparse.Namespace),
+    "arguments inside": held_in(
+        lambda rate: argparse.Namespace(of=argparse.Namespace(rate=rate), rate=rate)
+    ),
+    "dictionary of a kind": held_in(UserDict),
+    "mapping": held_in(lambda rate: types.MappingProxyType({"rate": rate})),
+    "queue": lambda rate: lambda x, k, of=deque([rate]): moved(x, k, of[0]),
+    "table of a package": held_in(Table),
 }
 
 

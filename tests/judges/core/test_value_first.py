@@ -95,7 +95,7 @@ def test_several_objectives_of_one_run(make, plan):
     program = make()
     seed = program.options["seed"]
     seeds = [times(seed, factor) for factor in (1.0, 2.0, -3.0)]
-    several = begun(program, PLANS[plan]).gradients(seeds)
+    several = begun(program, PLANS[plan]).gradients(iter(seeds))
     for found, one in zip(several, seeds, strict=True):
         alone = at_once(make(), PLANS[plan], seed=one)
         same = program.array(found.cotangent), program.array(alone.cotangent)
@@ -141,6 +141,9 @@ REFUSALS: list[tuple[Any, Any, Any, type[Exception], str]] = [
     ("space", None, twice, retape.PlanError, "Pass several seeds to `gradients`"),
     ("space", None, lambda run: run.gradient(), retape.PlanError, "Pass `seed`"),
     ("space", None, lambda run: run.gradients([]), retape.PlanError, "`seeds="),
+    ("space", None, lambda run: run.gradients(iter([])), retape.PlanError, "`seeds="),
+    ("space", None, lambda run: run.gradients(np.copy), retape.PlanError, "`seeds="),
+    ("space", None, lambda run: run.gradients([3]), retape.PlanError, "`seeds="),
     ("space", None, lambda run: run.gradient(3), retape.PlanError, "is not a function"),
     ("space", 7, None, retape.StoreError, "is not a store"),
     ("within", None, None, retape.PlanError, "is not a plan"),
