@@ -32,9 +32,11 @@ JAX_TESTS := tests/engines/jaxpr tests/nnx tests/judges/jax \
 
 # The PyTorch part: it needs no JAX and no matplotlib.
 TORCH_PAGES := $(wildcard docs/torch/*.md) docs/start/pytorch.md docs/driver.md
-TORCH_SLOW := retape.engines.eager.api._compiler_budget retape.transformers._callback
+TORCH_SLOW := retape.engines.eager.api._compiler_budget \
+  retape.engines.eager.api._memory_meter retape.lightning._callback \
+  retape.transformers._callback
 TORCH_PACKAGES := $(TORCH_SLOW) $(sort $(subst /,.,$(patsubst src/%/,%,$(dir $(shell \
-  grep -rl '>>> ' --include='*.py' src/retape/engines/eager src/retape/lightning)))))
+  grep -rl '>>> ' --include='*.py' src/retape/engines/eager)))))
 TORCH_TESTS := tests/engines/eager tests/judges/torch tests/trainers \
   tests/storage/test_tensors.py \
   tests/driver/test_adjoint_health.py \

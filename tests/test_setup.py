@@ -8,6 +8,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +76,21 @@ def test_a_target_installs_what_it_needs_in_order_and_no_more(
     places = [plan.index(step) for step in steps]
     assert places == sorted(places)
     assert not any(word in plan.replace(str(tmp_path), "") for word in never)
+
+
+@pytest.mark.parametrize("target", ["test-torch", "test-newest"])
+def test_the_tests_that_a_target_names_are_there(target: str, tmp_path: Path) -> None:
+    """Of one that is not, pytest says so and runs none at all."""
+    plan = make("--dry-run", target, f"VENV={tmp_path / 'venv'}")
+    named = re.findall(r"'(tests/[^']*::[^']*)'", plan)
+    assert len(named) > 2
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "--collect-only", *named],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_second_call_sets_nothing_up(tmp_path: Path) -> None:
