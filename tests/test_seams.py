@@ -50,6 +50,7 @@ SEAMS = {
     "retape.engines.jaxpr.codegen._split_blocks": "cuts of a block, by all of them",
     "retape.engines.jaxpr.control._numbers": "traced splits, by the schedule's",
     "retape.schedule._split": "the rules that both are written in",
+    "retape.engines.jaxpr.sizing": "small programs are dealt with as large ones",
     "retape.engines.jaxpr.layers.loops._segment_lengths": "nests, by all of them",
     "retape.engines.jaxpr.layers.remat._choose_segments": "segments, by all of them",
     "retape.engines.jaxpr.layers.remat._flat_program": "what they are cut from",
@@ -94,6 +95,7 @@ PATCHED = {
     ),
     "passes that lie, and how finely they cut": (
         "retape.engines.jaxpr._pipeline.",
+        "retape.engines.jaxpr.sizing._cost_model._FEW_OPERATIONS",
     ),
     "disks and other processes' files": (
         "retape.storage._run_directory.", "retape.storage._sharded.",

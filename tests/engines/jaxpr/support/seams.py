@@ -54,6 +54,7 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     least_work_cut,
 )
 from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
+from retape.engines.jaxpr.sizing import _cost_model
 from retape.engines.jaxpr.xla import _single_kernel
 
 __all__ = ["Block", "Jump", "Label", "Lit", "Loop", "Read", "Var", "Write", "blocks_of"]
@@ -135,10 +136,14 @@ def lying(name: str, lie: Function) -> Iterator[None]:
 
 @contextmanager
 def finely(**options: Any) -> Iterator[None]:
-    """Whatever is compiled is opened (`grain`) and cut (`piece`) like this."""
+    """Whatever is compiled is opened (`grain`) and cut (`piece`) like this.
+
+    No step is so cheap that it is counted first.
+    """
     told = _pipeline.compile_program.__kwdefaults__ | WHOLE | options
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_pipeline.compile_program, "__kwdefaults__", told)
+        patch.setattr(_cost_model, "_FEW_OPERATIONS", 0)
         forget()
         yield
     forget()

@@ -20,7 +20,11 @@ from retape.engines.jaxpr.sizing._byte_counts import (
     snapshot_bytes,
     stage_bytes,
 )
-from retape.engines.jaxpr.sizing._cost_model import device_cost, relative_cost
+from retape.engines.jaxpr.sizing._cost_model import (
+    device_cost,
+    is_counted_first,
+    relative_cost,
+)
 from retape.engines.jaxpr.sweep._equal_parts import cut_evenly, equal_parts
 from retape.plan._base import Plan
 
@@ -66,14 +70,17 @@ def resolved(plan: Plan, compiled: Compiled) -> Settings:
     """
     n, r = compiled.program.length, max(1, bytes_per_step(compiled))
     alpha, d, t = plan.resolve(n, snapshot_bytes(compiled), r)
-    return _settings_of(plan, alpha, d, t)
+    return _settings_of(plan, compiled, alpha, d, t)
 
 
-def _settings_of(plan: Plan, alpha: int, d: int, t: int | None) -> Settings:
+def _settings_of(
+    plan: Plan, compiled: Compiled, alpha: int, d: int, t: int | None = None
+) -> Settings:
     # Placing snapshots without knowing the end is as good as knowing it up to C(s+2, 2)
     # stages and nearly so beyond, where counting first would cost every step once.
     split = plan.split
-    forward = "online" if split == "binomial" else "count"
+    counted = plan.loops != "device" and is_counted_first(compiled)
+    forward = "count" if counted or split != "binomial" else "online"
     on_host = plan.offload == "host"
     return Settings(max(d, 1), alpha, split, forward, t, on_host=on_host)
 
@@ -119,7 +126,7 @@ def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
     if n is None or n < 2:
         return
     # Whether the program can be cut so does not depend on how long the stages are.
-    uncut = equal_parts(whole, replace(_settings_of(plan, 1, n, None), device=True))
+    uncut = equal_parts(whole, replace(_settings_of(plan, whole, 1, n), device=True))
     if not uncut:
         return
     steps = uncut.full * uncut.steps + uncut.last
@@ -134,7 +141,7 @@ def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
             (d * w + compiled.tape_bytes(k), k) for k, d in fulls.items()
         )
         if fixed_bytes(compiled) + least <= plan.limit:
-            settings = _settings_of(plan, stage, fulls[stage], None)
+            settings = _settings_of(plan, compiled, stage, fulls[stage])
             yield Candidate(compiled, settings, device_cost(compiled, settings, whole))
 
 
@@ -156,7 +163,7 @@ def thin_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
         if d < 1 or (compiled.program.length or LONGEST) < stage:
             continue
         d = bounded_by_length(d, compiled, stage)
-        settings = _settings_of(plan, stage, d, None)
+        settings = _settings_of(plan, compiled, stage, d)
         if not equal_parts(compiled, replace(settings, device=True)):
             yield Candidate(compiled, settings, device_cost(compiled, settings, whole))
 
@@ -175,7 +182,7 @@ def _pooled(plan: Plan, compiled: Compiled) -> Candidate | Infeasible:
     fixed = fixed_bytes(compiled)
     least = fixed + snapshot_bytes(compiled) + compiled.tape_bytes(1)
     if plan.limit < least:
-        return Infeasible(least, compiled, _settings_of(plan, 1, 1, None))
+        return Infeasible(least, compiled, _settings_of(plan, compiled, 1, 1))
     rest = replace(plan, memory=max(1, plan.limit - fixed))
     settings = resolved(rest, compiled)
     if compiled.program.length is None:
@@ -198,10 +205,10 @@ def _direct(
     fixed = fixed_bytes(compiled, 1, thrift=thrift)
     fixed += stage_bytes(compiled, 1)
     if plan.limit < fixed + w:
-        settings = replace(_settings_of(plan, 1, 1, None), thrift=thrift)
+        settings = replace(_settings_of(plan, compiled, 1, 1), thrift=thrift)
         return Infeasible(fixed + w, compiled, settings)
     d = bounded_by_length((plan.limit - fixed) // w, compiled, 1)
-    settings = replace(_settings_of(plan, 1, d, None), thrift=thrift)
+    settings = replace(_settings_of(plan, compiled, 1, d), thrift=thrift)
     found = relative_cost(compiled, settings, whole) * (_TWICE if thrift else 1)
     return Candidate(compiled, settings, found)
 

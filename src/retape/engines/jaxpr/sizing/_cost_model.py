@@ -33,6 +33,11 @@ _TURN, _CHUNK = 24, 18
 an H100, November 2026), and a wait each, in the time of five."""
 _PART = 10
 """Kernels of a stage that has a snapshot, besides its steps (XLA:GPU, likewise)."""
+_FEW_OPERATIONS = 256
+"""Operations of a step that costs less than deciding about snapshots. A gradient of
+40,000 steps takes 1.17, 0.97 and 1.03 times as long if they are sines of 1, 16 and 64
+numbers and counted first, of 1,000 numbers up to 1.5; a bare loop compiles in two
+thirds of the time (jaxlib 0.10.2, 2 cores)."""
 _RUN = 64
 """Steps that a run of unknown length is thought to have at least."""
 
@@ -88,6 +93,17 @@ def step_kernels(compiled: Compiled) -> float:
     looped = [c for c in compiled.code.values() if not c.once]
     prices = [kernel_price(c.jaxpr.jaxpr) for c in looped or compiled.code.values()]
     return max(1.0, sum(prices) / len(prices) / KERNEL)
+
+
+def is_counted_first(compiled: Compiled) -> bool:
+    """Tell whether steps cost so little that they are counted before they are swept.
+
+    Otherwise a run of unknown length places its snapshots as it goes on. What a program
+    says to the host it is not to say once more.
+    """
+    looped = [c.jaxpr.jaxpr for c in compiled.code.values() if not c.once]
+    most = max((sum(map(flops, j.eqns)) for j in looped), default=0)
+    return most <= _FEW_OPERATIONS and not any(j.effects for j in looped)
 
 
 def storing_cost(compiled: Compiled, settings: Settings) -> float:
