@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.control._settings import BACK, COUNT, FOREVER, INT, Settings
+from retape.engines.jaxpr.control._settings import FOREVER, INT, Settings
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
 from retape.schedule._binomial import Numbers
 from retape.schedule._split import RULES, Split
 
-READ = ("here", "newest", "end", "mode", "sweeps")
-"""The parts of the state that decide."""
+READ = ("here", "newest", "end", "sweeps")
+"""The parts of the state by which is cut, the last for a split that asks for it."""
 
 
 def cut(
@@ -43,8 +43,8 @@ def cut(
     length = where(asked, state["end"] - state["here"], 1)
     kind = length.dtype.type
     free = kind(snapshots) - state["newest"]
-    given = at_least(length, 2), at_least(free, 2), _sweeps_left(state)
-    ahead = RULES[split](*given, numbers)
+    left = _sweeps_left(state) if split == "treeverse" else None
+    ahead = RULES[split](at_least(length, 2), at_least(free, 2), left, numbers)
     # A(L, 1) = L (L - 1) / 2: with one slot left every stage is reached from the start,
     # and a cut behind the last stage but one stores what is taped at once.
     stage = (length <= 1) | (free <= 1) | (ahead >= length - 1)
@@ -59,7 +59,7 @@ def decision(
     For a split that spends sweeps, also how many each snapshot has left.
 
     Args:
-        state: The values of `READ`.
+        state: That of the sweep.
         ahead: What `cut` said; if the end is unknown, 0.
         settings: What the plan fixed.
         unknown: Whether only a run can tell the number of steps.
@@ -68,9 +68,10 @@ def decision(
     stage, divided = ~store, state["end"] - here > 1
     goal = where(store, here + ahead, state["end"] - 1)
     if unknown:
-        counting, back = state["mode"] == COUNT, state["mode"] == BACK
+        back = state["back"]
         # Nothing is cut before the end is known.
-        onward = where(counting, FOREVER // INT(settings.stage), here + 1)
+        counting = settings.forward == "count"
+        onward = FOREVER // INT(settings.stage) if counting else here + 1
         goal, stage, divided = where(back, goal, onward), back & stage, back & divided
     if settings.split != "treeverse":
         return [goal, store, stage]

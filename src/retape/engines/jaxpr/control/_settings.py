@@ -68,9 +68,6 @@ def step_type(length: int | None) -> Integer:
     return np.int64 if wide else np.int32
 
 
-COUNT, ONLINE, BACK = np.int32(0), np.int32(1), np.int32(2)
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The sizes that a plan fixed: they are shapes, so all are known at trace time."""

@@ -130,7 +130,8 @@ class DeviceSweep(Sweep):
         goal, store, stage, after = self.decide(state)
         steps = self.as_steps((goal - state["here"]) * self.stage)
         new = {"goal": goal, "store": store, "stage": stage}
-        new |= {"asked": steps, "to_go": steps, "sweeps": after["sweeps"]}
+        new |= {"asked": steps, "to_go": steps}
+        new |= {k: after[k] for k in ("sweeps",) if k in after}
         return state | {k: where(asked, v, state[k]) for k, v in new.items()}
 
     def move(self, state: State) -> State:

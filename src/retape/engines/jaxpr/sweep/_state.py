@@ -16,13 +16,14 @@ and the controller's integers:
                  first of which, while the end is unknown, are the registers at the
                  start of the current stage
     newest       the last of them in use, -1 if there is none
-    sweeps       by age: how often what is right of a snapshot may be advanced
+    sweeps       by age: how often what is right of a snapshot may be advanced, for the
+                 split that asks
     here         stage at which the registers stand
     fresh        whether the registers are where the sweep goes on
     end          stages still to be reversed: the goal of the descent
     n            steps of the run
-    mode         COUNT, ONLINE or BACK
-    phase, base  of the online placement
+    back         whether the end was found, of a run of unknown length
+    phase, base  of the online placement, if there is one
 """
 
 from __future__ import annotations
@@ -37,11 +38,8 @@ from jax.extend import core
 from retape.engines.jaxpr.codegen._allocate import WRITTEN, Location
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import (
-    BACK,
-    COUNT,
     FOREVER,
     INT,
-    ONLINE,
     Integer,
     Settings,
     stage_type,
@@ -128,12 +126,16 @@ def snapshot_slots(compiled: Compiled, settings: Settings) -> int:
 
 def _integers(known: int | None, settings: Settings, d: int) -> State:
     stages = FOREVER if known is None else -(-known // settings.stage)
-    unknown = COUNT if settings.forward == "count" else ONLINE
-    mode = BACK if known is not None else unknown
+    online = known is None and settings.forward == "online"
     # A run of a single stage never goes back to its start.
     begun = int(known is not None and stages > 1)
     kind = stage_kind(known, settings)
-    return {
+    state: State = {"back": jnp.asarray(False)} if known is None else {}
+    if online:
+        state |= {"phase": jnp.zeros((), kind), "base": jnp.zeros((), kind)}
+    if settings.split == "treeverse":
+        state["sweeps"] = jnp.full(d, settings.sweeps or 0, kind)
+    return state | {
         "pc": jnp.int32(0),
         "left": jnp.zeros((), step_type(known)),
         "trace": jnp.zeros(settings.stage, np.int32),
@@ -141,15 +143,11 @@ def _integers(known: int | None, settings: Settings, d: int) -> State:
         ("snapshot", "pc"): jnp.zeros(d, np.int32),
         "at": jnp.zeros(d, kind),
         "slot": jnp.arange(d, dtype=np.int32),
-        "newest": jnp.int32(-1 if mode == ONLINE else 0),
-        "sweeps": jnp.full(d, settings.sweeps or 0, kind),
+        "newest": jnp.int32(-1 if online else 0),
         "here": jnp.zeros((), kind),
         "fresh": jnp.asarray(True),
         "end": jnp.asarray(kind(stages)),
         "n": jnp.asarray(kind(known or 0)),
-        "mode": jnp.asarray(mode),
-        "phase": jnp.zeros((), kind),
-        "base": jnp.zeros((), kind),
         "advances": jnp.zeros((), INT),
         "stores": jnp.asarray(INT(begun)),
         "restores": jnp.zeros((), INT),

@@ -19,11 +19,11 @@ small the taping code advances, too (see `sweep/_forward`), and a turn is
 
     turn:   restore?  ->  advance k steps, tape a stage?  ->  store?  ->  sweep it back?
 
-The forward sweep is the same loop in another *mode*. If the number of steps is known,
-it is just the first descent (BACK). If not, either a first run counts them (COUNT), or
-snapshots are placed while the end is unknown (ONLINE): then the registers at the
-start of each stage go into a free slot, and are kept or forgotten once the stage is
-done; those of the last stage are the newest snapshot when the sweep back begins.
+The forward sweep is the same loop. If the number of steps is known, it is just the
+first descent. If not, either a first run counts them ("count"), or snapshots are placed
+while the end is unknown ("online"): then the registers at the start of each stage go
+into a free slot, and are kept or forgotten once the stage is done; those of the last
+stage are the newest snapshot when the sweep back begins.
 """
 
 from __future__ import annotations
@@ -37,13 +37,7 @@ from jax import lax
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._next_action import READ, cut, decision
 from retape.engines.jaxpr.control._numbers import AT_ONCE, TRACED, over
-from retape.engines.jaxpr.control._settings import (
-    BACK,
-    LONGEST_GO,
-    ONLINE,
-    Settings,
-    step_type,
-)
+from retape.engines.jaxpr.control._settings import LONGEST_GO, Settings, step_type
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import (
@@ -127,10 +121,10 @@ class Sweep:
 
     def decide(self, state: State) -> tuple[Any, Any, Any, State]:
         """The stage to advance to, whether to store there, whether to reverse it."""
-        back = state["mode"] == BACK if self.unknown else state["end"] > 0
+        back = state["back"] if self.unknown else state["end"] > 0
         snapshots, split = self.settings.snapshots, self.settings.split
         number = cutting(snapshots, split, self.numbers)
-        given = {k: state[k] for k in READ}
+        given = {k: state[k] for k in READ if k in state}
         ahead = number_if(back, self.kind(0), lambda b: number(given, b), self.at_once)
         goal, store, stage, *swept = decision(
             state, ahead, self.settings, unknown=self.unknown
@@ -173,7 +167,7 @@ class Sweep:
 
     def look_for_the_end(self, state: State, begin: Any) -> State:
         """The forward sweep of a run of unknown length may just have ended."""
-        ended = (state["mode"] != BACK) & (state["pc"] == self.compiled.end)
+        ended = ~state["back"] & (state["pc"] == self.compiled.end)
         n = where(ended, begin * self.stage + state["left"], state["n"])
         stages = over(n + self.stage - 1, self.stage)
         if self.online:
@@ -193,7 +187,7 @@ class Sweep:
             # A run that has not ended goes on from where it is.
             "fresh": state["fresh"] | ~ended,
             "end": where(ended, stages, state["end"]),
-            "mode": where(ended, BACK, state["mode"]),
+            "back": state["back"] | ended,
         }
 
     def reverse_stage(self, state: State, wanted: Any) -> State:
@@ -261,7 +255,7 @@ class Sweep:
         at = row(state["at"], slot)
         wanted = ~state["fresh"] if asked is True else ~state["fresh"] & asked
         if self.online:
-            wanted = wanted & (state["mode"] == BACK)
+            wanted = wanted & state["back"]
 
         here = where(wanted, at, state["here"])
         return self.snapshots.load(state, wanted, slot, at) | {
@@ -272,8 +266,8 @@ class Sweep:
 
     def place(self, state: State, stage: Any, asked: Any = True) -> State:
         """Online, and the run goes on: keep what waits in a free slot, or forget it."""
-        online = state["mode"] == ONLINE
-        asked = online if asked is True else online & asked
+        goes_on = ~state["back"]
+        asked = goes_on if asked is True else goes_on & asked
         return place_waiting(state, stage, asked, at_once=self.at_once)
 
     def store(self, state: State, wanted: Any, asked: Any = True) -> State:
@@ -281,7 +275,7 @@ class Sweep:
         index = state["newest"] + 1
         begins = wanted
         if self.online:
-            goes_on = state["mode"] == ONLINE
+            goes_on = ~state["back"]
             begins = wanted | (goes_on if asked is True else goes_on & asked)
         state = self.snapshots.save(state, begins, row(state["slot"], index))
         return state | {

@@ -63,7 +63,7 @@ def sweep(
         carried = going.carried = Carried(
             state,
             together=settings.device,
-            without=() if counted or not settings.device else COUNTED,
+            without=() if counted else COUNTED,
         )
 
         def unfinished(carry: list[Any]) -> Any:
