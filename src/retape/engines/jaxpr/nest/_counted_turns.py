@@ -35,7 +35,7 @@ from retape.engines.jaxpr.jaxprs._rewrite import rewrite
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen, where
 from retape.engines.jaxpr.nest._carried import Carried
-from retape.engines.jaxpr.nest._resumable_nest import OK, Pass, State
+from retape.engines.jaxpr.nest._resumable_nest import Guard, Pass, State
 
 
 class Pace(NamedTuple):
@@ -159,7 +159,7 @@ def counted_turns(
         ok = k < (where(steered[0] == here, steered[1], 0) if moves else most)
         now = fixed | dict(zip(keys, values, strict=True)) | {"pc": np.int32(here)}
         now |= {key: after_steps(first[key], by, k) for key, by in paces.items()}
-        after = going.step(label, now | {OK: ok})
+        after = going.step(label, now, Guard(ok, branches=False))
         if moves:
             new = lax.select(after["pc"] == here, steered[1], k + np.int32(1))
             steered = chosen(

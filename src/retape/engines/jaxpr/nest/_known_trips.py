@@ -42,7 +42,9 @@ from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._chunk_sizes import ChunkSizes
 from retape.engines.jaxpr.nest._counted_turns import counted_turns
 from retape.engines.jaxpr.nest._resumable_nest import (
-    OK,
+    LOOP,
+    PLAIN,
+    Guard,
     Pass,
     State,
     changed_keys,
@@ -71,13 +73,13 @@ def emit(
         one_chunk: Whether only so much is done as nobody waits for: at least a step, if
             there is one. Where there are several loops side by side all of it is done.
     """
-    mark: State = {} if sizes is None else {OK: None}
+    guard = LOOP if sizes is None else PLAIN
     if at_most == 1 and sizes is not None and sizes.is_branched:
         # One block of several, which are dear, or a stage would be longer.
         sizes = None
     one_chunk &= sum(isinstance(item, Loop) for item in compiled.items) == 1
     number = numbering(compiled.items)
-    nest = _Nest(going, number, sizes, mark, at_most or 0, one_chunk)
+    nest = _Nest(going, number, sizes, guard, at_most or 0, one_chunk)
     return nest.through(compiled.items, state, outside=True)
 
 
@@ -89,8 +91,8 @@ class _Nest:
     number: dict[Label, int]
     sizes: ChunkSizes | None
     """`None` if each item has a guard."""
-    mark: State
-    """What a step is told of the form, in its state."""
+    guard: Guard
+    """Of a step that is run by a loop."""
     at_most: int
     one_chunk: bool
 
@@ -114,7 +116,7 @@ class _Nest:
         label, going = block.label, self.going
         if self.is_chosen_from(label, outside=outside):
             return chosen_step(going, label, self.number[label], state)
-        step = lambda inner: going.step(label, inner | self.mark)  # noqa: E731
+        step = lambda inner: going.step(label, inner, self.guard)  # noqa: E731
         return self.while_it_lasts(block, step, state)
 
     def is_chosen_from(self, label: Label, *, outside: bool) -> bool:

@@ -33,13 +33,35 @@ from retape.engines.jaxpr.ir._ir import Item, Label, blocks_of
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 from retape.engines.jaxpr.nest._carried import Carried, State
 
-OK = "ok"
-"""The key of a truth that is there only while a block is run that may not be next, in a
-sweep for an accelerator: if it is false, what the block makes is not kept. `None`, in
-such a sweep, where a guard says that the block is next."""
-
 _CHOSEN_HERE = frozenset({"pc", "left", "taped", "tops", WRITTEN})
 """What `chosen_step` chooses. All else `step` chooses itself, row by row."""
+
+
+class Guard(NamedTuple):
+    """How a step is run: if it is next, by a loop around it, or in any case.
+
+    Attributes:
+        ok: Whether it is next, of a step that is run in any case: if it is false, what
+            the step makes is not kept. `None` where a loop decides.
+        branches: Whether its code may branch; an accelerator's host would wait.
+    """
+
+    ok: Any = None
+    branches: bool = True
+
+    def truth(self, count: Any) -> Any:
+        """A truth that the compiler cannot know, for branches; `None` to have none.
+
+        Args:
+            count: A number that is not negative.
+        """
+        return count >= 0 if self.branches else None
+
+
+LOOP = Guard()
+"""A host's loop decides."""
+PLAIN = Guard(branches=False)
+"""An accelerator's does, or nothing has to be decided."""
 
 
 class Ahead(NamedTuple):
@@ -73,7 +95,7 @@ class Pass(Protocol):
         """Tell whether the next step to be done is one of blocks `lo..hi`."""
         ...
 
-    def step(self, label: Label, state: State) -> State:
+    def step(self, label: Label, state: State, guard: Guard) -> State:
         """Do one step of this block."""
         ...
 
@@ -94,7 +116,7 @@ class Pass(Protocol):
 def chosen_step(going: Pass, label: Label, here: int, state: State) -> State:
     """Run a block whether it is next or not, and keep what it makes if it is."""
     ok = going.guard(here, here, state)
-    after = going.step(label, state | {OK: ok})
+    after = going.step(label, state, Guard(ok, branches=False))
     found = dict(state)
     for key in going.changes(label):
         new = after[key]
@@ -145,11 +167,6 @@ def while_next(
 
     after = lax.while_loop(again, body, carried.values(changed))
     return state | carried.state(after)
-
-
-def runs(state: State, by: str) -> Any:
-    """A truth that the compiler cannot know, for branches; `None` to have none."""
-    return None if OK in state else state[by] > 0
 
 
 def pc_in(lo: int, hi: int, pc: Any) -> Any:

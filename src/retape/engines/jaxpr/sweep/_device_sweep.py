@@ -43,7 +43,7 @@ from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, chunk_sizes
 from retape.engines.jaxpr.nest._known_trips import emit
-from retape.engines.jaxpr.nest._resumable_nest import OK, Pass, State
+from retape.engines.jaxpr.nest._resumable_nest import Pass, State
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, assign, inputs
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._state import evaluate_block, output_of, register_outs
@@ -224,4 +224,4 @@ def _last_block(compiled: Compiled, operands: Sequence[Any], state: State) -> St
     (last,) = (taped.code for taped in compiled.taped.values() if taped.ending)
     values = inputs(compiled, last, operands, state)
     outs = evaluate_block(last.jaxpr, values, None)
-    return assign(compiled, last, outs, state | {OK: None})
+    return assign(compiled, last, outs, state)

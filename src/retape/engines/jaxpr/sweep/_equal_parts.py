@@ -29,7 +29,7 @@ from retape.engines.jaxpr.control._settings import INT, Settings, step_type
 from retape.engines.jaxpr.ir._ir import Block, Label, Loop
 from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._counted_turns import after_steps, pace_of
-from retape.engines.jaxpr.nest._resumable_nest import OK, State
+from retape.engines.jaxpr.nest._resumable_nest import PLAIN, State
 from retape.engines.jaxpr.sweep._forward import Advance, Tape
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._state import (
@@ -40,7 +40,7 @@ from retape.engines.jaxpr.sweep._state import (
 )
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 
-_OWN = frozenset({"pc", "left", "taped", "tops", "trace", OK})
+_OWN = frozenset({"pc", "left", "taped", "tops", "trace"})
 """Keys of the state by which other sweeps find their way."""
 
 
@@ -137,7 +137,8 @@ class _ScannedSweep:
         state, tape = self.forth(state, last, parts.last)
         state = state | self.at(last + parts.last)
         state, behind = self.once(self.behind, state)
-        state = self.reverse.step(self.ending, state | {OK: None, "taped": INT(1)})
+        state = state | {"taped": INT(1)}
+        state = self.reverse.step(self.ending, state, PLAIN)
         outs = [
             state[register_outs(compiled)[i]]
             if i in register_outs(compiled)
@@ -159,7 +160,8 @@ class _ScannedSweep:
         states: list[State] = []
         for label in labels:
             states.append({k: v for k, v in state.items() if _is_register(k)})
-            state = self.advance.step(label, state | {OK: None, "left": INT(1)})
+            state = state | {"left": INT(1)}
+            state = self.advance.step(label, state, PLAIN)
         return state, states
 
     def once_back(
@@ -168,8 +170,8 @@ class _ScannedSweep:
         """Sweep them back, the last first."""
         going = Tapeless(self.compiled, self.operands)
         for label, registers in reversed([*zip(labels, states, strict=True)]):
-            state = state | registers | {OK: None, "left": INT(1)}
-            state = going.step(label, state)
+            state = state | registers | {"left": INT(1)}
+            state = going.step(label, state, PLAIN)
         return state
 
     # Parts ------------------------------------------------------------------------
@@ -187,7 +189,8 @@ class _ScannedSweep:
 
             def step(i: Any, carry: list[Any]) -> list[Any]:
                 now = self.now(state | carried.state(carry), first + i)
-                return carried.values(self.advance.step(self.label, now))
+                after = self.advance.step(self.label, now, PLAIN)
+                return carried.values(after)
 
             begun = {k: v for k, v in carried.state(carry).items() if k in kept}
             steps = self.kind(0), self.kind(parts.steps)
@@ -224,7 +227,7 @@ class _ScannedSweep:
 
         def step(carry: list[Any], i: Any) -> tuple[list[Any], list[Any]]:
             now = self.now(state | carried.state(carry), first + i)
-            after, values = self.tape.run(self.taped, now)
+            after, values = self.tape.run(self.taped, now, PLAIN)
             rows = [v for v, k in zip(values, known, strict=True) if k is None]
             return carried.values(after), rows
 
@@ -241,7 +244,8 @@ class _ScannedSweep:
             known = self.known_values(first + i)
             values = [next(rows) if k is None else k for k in known]
             now = self.now(state | carried.state(carry), first + i)
-            return carried.values(self.reverse.swept(self.taped, values, now)), None
+            after = self.reverse.swept(self.taped, values, now, PLAIN)
+            return carried.values(after), None
 
         given = jnp.arange(steps, dtype=self.kind), tape
         carry, _ = lax.scan(step, carried.values(state), given, reverse=True)
@@ -251,7 +255,7 @@ class _ScannedSweep:
 
     def now(self, state: State, number: Any) -> State:
         """The state before a step of the loop."""
-        return state | self.at(number) | {"left": number, "taped": number, OK: None}
+        return state | self.at(number) | {"left": number, "taped": number}
 
     def at(self, number: Any) -> State:
         """The registers that count steps, before a step."""

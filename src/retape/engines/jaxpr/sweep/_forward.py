@@ -33,12 +33,11 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import at_most, chosen
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
 from retape.engines.jaxpr.nest._counted_turns import pace_of, until_left
 from retape.engines.jaxpr.nest._resumable_nest import (
-    OK,
     Ahead,
+    Guard,
     Pass,
     State,
     pc_in,
-    runs,
 )
 from retape.engines.jaxpr.sweep._pin import pinned_state
 from retape.engines.jaxpr.sweep._state import evaluate_block, value_of
@@ -115,14 +114,14 @@ class Advance(Forward):
     def changes(self, label: Label) -> set[Any]:
         return {*computed(self.compiled, self.compiled.taped[label]), "pc", "left"}
 
-    def step(self, label: Label, state: State) -> State:
+    def step(self, label: Label, state: State, guard: Guard) -> State:
         code = self.compiled.code[label]
         if self.compiled.taped[label].ending:
             return skip_last_block(self.compiled, state)
         state = pinned_state(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
-        outs = evaluate_block(code.jaxpr, values, runs(state, "left"))
-        state = assign(self.compiled, code, outs, state)
+        outs = evaluate_block(code.jaxpr, values, guard.truth(state["left"]))
+        state = assign(self.compiled, code, outs, state, guard.ok)
         return state | {"left": state["left"] - 1}
 
 
@@ -163,33 +162,38 @@ class Tape(Forward):
         new = (index >= end - made) & (index < end)
         return state | {"trace": select(new, number, trace)}
 
-    def step(self, label: Label, state: State) -> State:
+    def step(self, label: Label, state: State, guard: Guard) -> State:
         taped = self.compiled.taped[label]
         count, counting = state["taped"], self.counting(state["left"])
         if taped.ending:
             state = skip_last_block(self.compiled, state)
         else:
-            state = self.computed(taped, state, counting)
+            state = self.computed(taped, state, counting, guard)
         if "trace" in state:
             number = np.int32(taped.code.number)
-            state["trace"] = put_if(state.get(OK), state["trace"], number, count)
+            state["trace"] = put_if(guard.ok, state["trace"], number, count)
         state["taped"] = count + counting
         return state
 
-    def computed(self, taped: TapedCode, state: State, counting: Any) -> State:
+    def computed(
+        self, taped: TapedCode, state: State, counting: Any, guard: Guard
+    ) -> State:
         """The state after a block, what the way back needs of it on the tape."""
-        state, values = self.run(taped, state)
-        self.push(taped, values, state, counting)
+        state, values = self.run(taped, state, guard)
+        self.push(taped, values, state, counting, guard.ok)
         return state | {"left": state["left"] - 1}
 
-    def run(self, taped: TapedCode, state: State) -> tuple[State, list[Any]]:
+    def run(
+        self, taped: TapedCode, state: State, guard: Guard
+    ) -> tuple[State, list[Any]]:
         """The state after a block, and what the way back needs of it."""
         code = taped.code
         state = pinned_state(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
-        outs = evaluate_block(taped.halves.taped, values, runs(state, "left"))
+        truth = guard.truth(state["left"])
+        outs = evaluate_block(taped.halves.taped, values, truth)
         n = len(code.jaxpr.out_avals)
-        old, state = state, assign(self.compiled, code, outs[:n], state)
+        old, state = state, assign(self.compiled, code, outs[:n], state, guard.ok)
         return state, [*outs[n:], *self.counts(taped, outs[:n], old)]
 
     def counting(self, left: Any) -> Any:
@@ -205,12 +209,17 @@ class Tape(Forward):
         return [numbers[v] if v in numbers else old[where[v]] for v in taped.counts()]
 
     def push(
-        self, taped: TapedCode, values: Sequence[Any], state: State, counting: Any
+        self,
+        taped: TapedCode,
+        values: Sequence[Any],
+        state: State,
+        counting: Any,
+        ok: Any,
     ) -> None:
         for kind, given in taped.by_pool(values).items():
             i = self.pools[kind]
             top = state["tops"][i]
-            state["pool", i] = push(state["pool", i], given, top, state.get(OK))
+            state["pool", i] = push(state["pool", i], given, top, ok)
         if taped.pushes():
             filled = taped.filled(self.pools)
             state["tops"] = state["tops"] + filled * counting
@@ -246,12 +255,12 @@ def inputs(
 
 
 def assign(
-    compiled: Compiled, code: Code, values: Sequence[Any], state: State
+    compiled: Compiled, code: Code, values: Sequence[Any], state: State, ok: Any = None
 ) -> State:
-    """The state after a block that returned these values."""
+    """The state after a block that returned these values; see `Guard.ok`."""
     where = compiled.layout.where
     new = dict(state)
-    n, ok = len(code.outs), state.get(OK)
+    n = len(code.outs)
     found, numbers = code.results(values)
     for write, value in zip(code.writes, found[n:], strict=True):
         place = where.get(write.stream)

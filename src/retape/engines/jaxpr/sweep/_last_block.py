@@ -34,7 +34,7 @@ import numpy as np
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import INT, Settings
 from retape.engines.jaxpr.ir._ir import Label
-from retape.engines.jaxpr.nest._resumable_nest import OK, State
+from retape.engines.jaxpr.nest._resumable_nest import PLAIN, Guard, State
 from retape.engines.jaxpr.sweep._pin import pinned_state
 from retape.engines.jaxpr.sweep._reverse import Reverse
 from retape.engines.jaxpr.sweep._state import SweepCounts, before_run, output_of
@@ -51,13 +51,14 @@ class ReverseLast(Reverse):
             return super().changes(label)
         return {*pulled_changes(self.compiled, taped), "taped"}
 
-    def step(self, label: Label, state: State) -> State:
+    def step(self, label: Label, state: State, guard: Guard) -> State:
         taped = self.compiled.taped[label]
         if not taped.ending:
-            return super().step(label, state)
+            return super().step(label, state, guard)
         state = state | {"taped": state["taped"] - 1}
         state = pinned_state(self.compiled, taped.code, state, set(), by="taped")
-        return pulled(self.compiled, taped, taped.whole, self.operands, state, "taped")
+        whole, operands = taped.whole, self.operands
+        return pulled(self.compiled, taped, whole, operands, state, "taped", guard)
 
 
 def is_single_block(compiled: Compiled, settings: Settings) -> bool:
@@ -85,8 +86,8 @@ def sweep_single_block(
     """
     (taped,) = compiled.taped.values()
     layout = compiled.layout
-    state: State = before_run(compiled, cotangents) | {OK: None, "left": np.int32(1)}
-    state = pulled(compiled, taped, taped.whole, operands, state, "left")
+    state: State = before_run(compiled, cotangents) | {"left": np.int32(1)}
+    state = pulled(compiled, taped, taped.whole, operands, state, "left", PLAIN)
     outs = [output_of(compiled, v, operands, state) for v in compiled.program.outs]
     places = [p for p in layout.places("operand") if p in layout.active]
     return [*outs, *(state["d", p] for p in places), *_counts()]

@@ -17,7 +17,13 @@ from retape.engines.jaxpr.ir._ir import Label, Position, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
 from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen, where
-from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, Pass, State, pc_in
+from retape.engines.jaxpr.nest._resumable_nest import (
+    Ahead,
+    Guard,
+    Pass,
+    State,
+    pc_in,
+)
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
 from retape.engines.jaxpr.sweep._state import evaluate_block, value_of
 
@@ -56,20 +62,23 @@ class Reverse(Pass):
         alike = at_most(end - lax.reduce_max(others, (0,)), count)
         return Ahead(where(self.guard(here, here, state), alike, np.int32(0)))
 
-    def step(self, label: Label, state: State) -> State:
+    def step(self, label: Label, state: State, guard: Guard) -> State:
         taped = self.compiled.taped[label]
         state = dict(state)
         state["taped"] = state["taped"] - 1
-        return self.swept(taped, self.pop(taped, state), state)
+        return self.swept(taped, self.pop(taped, state), state, guard)
 
-    def swept(self, taped: TapedCode, popped: list[Any], state: State) -> State:
+    def swept(
+        self, taped: TapedCode, popped: list[Any], state: State, guard: Guard
+    ) -> State:
         """The state before a block, by what was taped of it."""
         n = len(taped.halves.kinds)
         counts = dict(zip(taped.counts(), popped[n:], strict=True))
         state = dict(self.pinned(taped, state))
         sources = taped.halves.sources
         lasting = [self.lasting(taped.code, i, counts, state) for i in sources]
-        sweep_back(self.compiled, taped, [*popped[:n], *lasting], counts, state)
+        values = [*popped[:n], *lasting]
+        sweep_back(self.compiled, taped, values, counts, state, guard)
         return state
 
     def pop(self, taped: TapedCode, state: State) -> list[Any]:
@@ -121,6 +130,7 @@ def sweep_back(
     values: Sequence[Any],
     counts: dict[Var, Any],
     state: State,
+    guard: Guard,
 ) -> None:
     """Pull the cotangent back through one block, in place in `state`.
 
@@ -129,14 +139,14 @@ def sweep_back(
     before it, but for what the block's own reading of that register gives back.
     """
     pulled: Sequence[Any] = ()
-    cotangents = cotangents_out(compiled, taped, counts, state)
+    cotangents = cotangents_out(compiled, taped, counts, state, guard.ok)
     if taped.has_derivative:
-        truth = None if OK in state else state["taped"] >= 0
         pullback = taped.halves.pullback
         assert pullback is not None
         cotangents = ordered(pullback, cotangents, state["taped"])
+        truth = guard.truth(state["taped"])
         pulled = evaluate_block(pullback, [*values, *cotangents], truth)
-    add_cotangents(compiled, taped, pulled, counts, state)
+    add_cotangents(compiled, taped, pulled, counts, state, guard.ok)
 
 
 def add_cotangents(
@@ -145,9 +155,10 @@ def add_cotangents(
     pulled: Sequence[Any],
     counts: dict[Var, Any],
     state: State,
+    ok: Any,
 ) -> None:
     """Put what was pulled back through a block where it belongs, in place."""
-    layout, code, ok = compiled.layout, taped.code, state.get(OK)
+    layout, code = compiled.layout, taped.code
     where = layout.where
     places = (where[var] for var in code.outs)
     blank = {("d", p) for p in places if p.kind == "register" and p in layout.active}
@@ -174,10 +185,14 @@ def add_cotangents(
 
 
 def cotangents_out(
-    compiled: Compiled, taped: TapedCode, counts: dict[Var, Any], state: State
+    compiled: Compiled,
+    taped: TapedCode,
+    counts: dict[Var, Any],
+    state: State,
+    ok: Any = None,
 ) -> list[Any]:
     """Those of `active_outs`; what rows give up is taken from the state."""
-    code, ok, layout = taped.code, state.get(OK), compiled.layout
+    code, layout = taped.code, compiled.layout
     numbers = {v: counts[v] for v in code.numbers if v in counts}
     keys = {v: layout.cotangent(layout.where[v]) for v in code.taken}
     held = {v: state[k] for v, k in keys.items()}

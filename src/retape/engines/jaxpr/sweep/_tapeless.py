@@ -25,7 +25,7 @@ from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled, step_vjps
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.ir._ir import Label
-from retape.engines.jaxpr.nest._resumable_nest import OK, State
+from retape.engines.jaxpr.nest._resumable_nest import Guard, State
 from retape.engines.jaxpr.sweep._forward import Forward, assign, inputs, written
 from retape.engines.jaxpr.sweep._pin import after_results, ordered, pinned_state
 from retape.engines.jaxpr.sweep._reverse import (
@@ -53,13 +53,21 @@ class Tapeless(Forward):
         del label
         return False
 
-    def step(self, label: Label, state: State) -> State:
+    def step(self, label: Label, state: State, guard: Guard) -> State:
         taped = self.compiled.taped[label]
         state = pinned_state(self.compiled, taped.code, state, set())
         truth = state["left"] > 0
         given = [truth] if self.thrift else []
-        code = self.codes[label]
-        state = pulled(self.compiled, taped, code, self.operands, state, "left", given)
+        state = pulled(
+            self.compiled,
+            taped,
+            self.codes[label],
+            self.operands,
+            state,
+            "left",
+            guard,
+            given,
+        )
         return state | {"left": state["left"] - 1}
 
 
@@ -78,6 +86,7 @@ def pulled(
     operands: Sequence[Any],
     state: State,
     by: str,
+    guard: Guard,
     first: Sequence[Any] = (),
 ) -> State:
     """Sweep a block back from its inputs; see `TapedCode.whole`.
@@ -91,6 +100,7 @@ def pulled(
         operands: Those of the program.
         state: Its registers are those before the block.
         by: A count in the state, not negative, which the loop around changes.
+        guard: How the step is run.
         first: What the derivative takes before the block's inputs.
     """
     code, where = taped.code, compiled.layout.where
@@ -100,17 +110,16 @@ def pulled(
         numbers = core.jaxpr_as_fun(code.placing)(*values)
         counts |= zip(code.numbers, numbers, strict=True)
     state = dict(state)
-    cotangents = cotangents_out(compiled, taped, counts, state)
+    cotangents = cotangents_out(compiled, taped, counts, state, guard.ok)
     cotangents = ordered(jaxpr, cotangents, state[by])
-    truth = None if OK in state else state[by] >= 0
-    found = evaluate_block(
-        jaxpr, [*first, *values, *cotangents], truth, keeps_branches=bool(first)
-    )
+    given, truth = [*first, *values, *cotangents], guard.truth(state[by])
+    found = evaluate_block(jaxpr, given, truth, keeps_branches=bool(first))
     n = len(taped.active_ins)
     results, late = found[n:], compiled.turned(taped)
     pairs = zip(taped.active_ins, found[:n], strict=True)
     cotangents = [after_results(d, results) if i in late else d for i, d in pairs]
-    add_cotangents(compiled, taped, cotangents, counts, state)
+    add_cotangents(compiled, taped, cotangents, counts, state, guard.ok)
     if not taped.ending:
         return state
-    return assign(compiled, code, results, state) | {WRITTEN: jnp.asarray(True)}
+    state = assign(compiled, code, results, state, guard.ok)
+    return state | {WRITTEN: jnp.asarray(True)}

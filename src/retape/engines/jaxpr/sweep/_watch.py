@@ -28,7 +28,7 @@ from retape.engines.jaxpr.control._numbers import over
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
-from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, Pass, State
+from retape.engines.jaxpr.nest._resumable_nest import Ahead, Guard, Pass, State
 
 NORMS, FIRST, PEAK = "norms", "first norm", "peak norm"
 """Keys in a sweep's state: a row for some stages, the norm after the first step that
@@ -73,12 +73,12 @@ class WatchedPass:
     def settled(self, label: Label, state: State, made: Any) -> State:
         return self.going.settled(label, state, made)
 
-    def step(self, label: Label, state: State) -> State:
-        state = self.going.step(label, state)
+    def step(self, label: Label, state: State, guard: Guard) -> State:
+        state = self.going.step(label, state, guard)
         keys = sorted(self.going.changes(label) & self._cotangents, key=str)
         if not keys:
             return state
-        norm, ok = _largest_or_nan([state[k] for k in keys]), state.get(OK)
+        norm, ok = _largest_or_nan([state[k] for k in keys]), guard.ok
         first, peak = state[FIRST], state[PEAK]
         return state | {
             FIRST: chosen(ok, where(first == 0, norm, first), first),
