@@ -136,10 +136,15 @@ cube = vlad.External(lambda x: x**3, partials=[lambda x: 3 * x**2])
 run('(*j cube 2 1)', externals={'cube': cube})
 gives: '(8 . 12)\n'
 
-run(LOOP, store=retape.MemoryStore())
+vlad.run(LOOP, store=retape.MemoryStore())
 says: pass a directory, or a `DiskStore`
-run(LOOP, store=retape.DiskStore(tmp_path / 'runs'))
+vlad.run(LOOP, store=retape.DiskStore(tmp_path / 'runs')).output
 gives: run(LOOP.replace('checkpoint-*j', '*j'))
+
+run(LOOP, store=tmp_path / 'runs')
+says: pass `engine="compiled"`
+vlad.run(LOOP, engine="compiled", store=tmp_path / 'runs').output
+gives: run(LOOP)
 
 vlad.compile('(define (f v) v)', engine='interpreter')['f']('a')
 TypeError says: pass numbers, booleans, lists and tuples of them, a `Vector`

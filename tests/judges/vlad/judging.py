@@ -61,10 +61,15 @@ WAYS = pairwise(
 def cells_of(rows: Sequence[str]) -> list[tuple[str, Cell]]:
     """Each row on each engine, and each engine in all ways that have been chosen."""
     return [
-        (row, Cell(engine, *WAYS[(i + 2 * k) % len(WAYS)]))  # type: ignore[arg-type]
+        (row, _cell(engine, *WAYS[(i + 2 * k) % len(WAYS)]))  # type: ignore[arg-type]
         for i, row in enumerate(rows)
         for k, engine in enumerate(ENGINES)
     ]
+
+
+def _cell(engine: str, plan: str, kept: bool, *flags: bool) -> Cell:
+    """A call in one of the ways; only compiled programs keep their runs."""
+    return Cell(engine, plan, kept and engine == "compiled", *flags)
 
 
 def fresh(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import retape
-from retape import PlanError, UnsupportedError, vlad
-from tests.engines.vlad.support.cases import ENGINES
+from retape import PlanError, UnsupportedError, native, vlad
 
 np = pytest.importorskip("numpy")
 
@@ -24,13 +23,13 @@ LOOP = """
 """
 
 
-def ran(text: str, engine: Any, **options: Any) -> Any:
-    return vlad.run(text, engine=engine, plan=PLAN, **options)
+def ran(text: str, **options: Any) -> Any:
+    return vlad.run(text, plan=PLAN, **options)
 
 
-def _start(folder: Path, engine: str, puts: int) -> subprocess.CompletedProcess[str]:
+def _start(folder: Path, puts: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, os.fspath(SCRIPT), os.fspath(folder), engine, str(puts)],
+        [sys.executable, os.fspath(SCRIPT), os.fspath(folder), str(puts)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -39,19 +38,16 @@ def _start(folder: Path, engine: str, puts: int) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_run_killed_at_random_points_ends_with_the_same_bits(
-    engine: str, tmp_path: Path
-) -> None:
-    calm = _start(tmp_path / "calm", engine, -1)
+def test_a_run_killed_at_random_points_ends_with_the_same_bits(tmp_path: Path) -> None:
+    calm = _start(tmp_path / "calm", -1)
     assert calm.returncode == 0, calm.stderr
-    generator = random.Random(engine)
+    generator = random.Random("compiled")
     kills = 0
     for _ in range(3):
-        done = _start(tmp_path / "run", engine, generator.randint(2, 14))
+        done = _start(tmp_path / "run", generator.randint(2, 14))
         assert done.returncode in (0, -9), done.stderr
         kills += done.returncode == -9
-    final = _start(tmp_path / "run", engine, -1)
+    final = _start(tmp_path / "run", -1)
     assert final.returncode == 0, final.stderr
     assert kills >= 2
     assert final.stdout == calm.stdout
@@ -61,13 +57,12 @@ class Killed(Exception):
     """Stands for the end of a process."""
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_every_place_to_stop_leads_to_the_same_bits(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from retape.storage import _run_directory
 
-    whole = ran(LOOP, engine, report=True)
+    whole = ran(LOOP, report=True)
     write, left = _run_directory.sync_directory, [0]
 
     def stopping(path: Path) -> None:
@@ -84,7 +79,7 @@ def test_every_place_to_stop_leads_to_the_same_bits(
         done = None
         while done is None:
             try:
-                done = ran(LOOP, engine, store=store, report=True)
+                done = ran(LOOP, store=store, report=True)
             except Killed:
                 left[0] = 0
         assert done.output == whole.output
@@ -92,61 +87,72 @@ def test_every_place_to_stop_leads_to_the_same_bits(
     assert resumed >= 2
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_reading_and_printing_are_repeated_from_the_start(
-    engine: str, tmp_path: Path
-) -> None:
+def test_reading_and_printing_are_repeated_from_the_start(tmp_path: Path) -> None:
     text = """
     (define (f x n)
       (if (zero? n) x (f (* x (write-real (read-real))) (- n 1))))
     (checkpoint-*j (lambda (x) (f x 5)) 1 1)
     """
     for _ in range(2):
-        done = ran(text, engine, stdin=[1, 2, 3, 4, 5], store=tmp_path)
+        done = ran(text, stdin=[1, 2, 3, 4, 5], store=tmp_path)
         assert done.output == "1\n2\n3\n4\n5\n(120 . 120)\n"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_another_program_or_argument_has_a_result_of_its_own(
-    engine: str, tmp_path: Path
-) -> None:
+def test_another_program_or_argument_has_a_result_of_its_own(tmp_path: Path) -> None:
     """A run that is done makes room in its folder for the next."""
 
     for text in (LOOP, LOOP.replace("0.5", "0.6"), LOOP.replace("sin", "cos"), LOOP):
-        kept = ran(text, engine, store=tmp_path)
-        assert kept.output == ran(text, engine).output
+        kept = ran(text, store=tmp_path)
+        assert kept.output == ran(text).output
 
 
 @pytest.mark.parametrize("outer", ["j*", "*j"])
-@pytest.mark.parametrize("engine", ENGINES)
 def test_a_run_inside_another_derivative_cannot_be_kept(
-    engine: str, outer: str, tmp_path: Path
+    outer: str, tmp_path: Path
 ) -> None:
     text = LOOP.partition("(check")[0] + (
         f"({outer} (lambda (y) (checkpoint-*j (lambda (x) (f x 30)) y 1)) 1 ONE)"
     ).replace("ONE", "1" if outer == "j*" else "(cons 1 1)")
     with pytest.raises(UnsupportedError, match="cannot be kept on disk: its states"):
-        ran(text, engine, store=tmp_path)
+        ran(text, store=tmp_path)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_run_inside_a_kept_one_is_a_step_of_it(engine: str, tmp_path: Path) -> None:
+def test_a_run_inside_a_kept_one_is_a_step_of_it(tmp_path: Path) -> None:
     text = """
     (define (cdr (cons a b)) b)
     (define (f x n) (if (zero? n) x (f (sin (+ x n)) (- n 1))))
     (define (d x) (cdr (checkpoint-*j (lambda (y) (f y 12)) x 1)))
     (checkpoint-*j (lambda (x) (+ (f x 20) (d (d x)))) 0.5 1)
     """
-    kept = ran(text, engine, store=tmp_path)
-    assert kept.output == ran(text, engine).output
+    kept = ran(text, store=tmp_path)
+    assert kept.output == ran(text).output
     assert [path.name for path in tmp_path.iterdir()] == ["run-0001"]
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "hybrid"])
+def test_what_keeps_no_runs_refuses_a_store(engine: Any, tmp_path: Path) -> None:
+    advice = f'the {engine} keeps no runs on disk; leave it out, or pass `engine="comp'
+    with pytest.raises(UnsupportedError, match=advice):
+        ran(LOOP, engine=engine, store=tmp_path)
+    f = vlad.compile("(define (f x) (* x x))", engine=engine)["f"]
+    with pytest.raises(UnsupportedError, match=advice):
+        f.checkpointed_grad(2.0, store=tmp_path)
+    assert f.checkpointed_grad(2.0) == 4.0
+    square = native.grad(_square, engine=engine)
+    with pytest.raises(UnsupportedError, match=advice):
+        square(3.0, store=tmp_path)
+    assert square(3.0) == 6.0
+
+
+def _square(x: Any) -> Any:
+    return x * x
 
 
 def test_a_store_in_no_single_directory_is_refused(tmp_path: Path) -> None:
     disk = retape.DiskStore(tmp_path)
     for store in (retape.MemoryStore(), retape.TieredStore(retape.MemoryStore(), disk)):
         with pytest.raises(PlanError, match="pass a directory, or a `DiskStore`"):
-            ran(LOOP, "hybrid", store=store)
+            ran(LOOP, store=store)
 
 
 def test_without_numpy_the_message_says_what_to_do(
@@ -154,7 +160,7 @@ def test_without_numpy_the_message_says_what_to_do(
 ) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(UnsupportedError, match="`pip install numpy`"):
-        ran(LOOP, "hybrid", store=tmp_path)
+        ran(LOOP, store=tmp_path)
 
 
 def test_the_command_keeps_states_and_goes_on(
@@ -164,7 +170,7 @@ def test_the_command_keeps_states_and_goes_on(
 
     path = tmp_path / "loop.vlad"
     path.write_text(LOOP)
-    command = ["vlad", str(path), "--engine", "hybrid", "--store", str(tmp_path / "s")]
+    command = ["vlad", str(path), "--store", str(tmp_path / "s")]
     outputs = []
     for _ in range(2):
         assert _main.main([*command, "--plan", "segments(stage=50)", "--report"]) == 0

@@ -1,6 +1,6 @@
 """A VLAD run in a process of its own, for being killed.
 
-    killed_vlad.py FOLDER ENGINE PUTS
+    killed_vlad.py FOLDER PUTS
 
 The process kills itself, with no warning, in the middle of keeping snapshot PUTS; with
 -1 it does not. It then prints the bits of the gradient, and whether it took a run up.
@@ -18,10 +18,9 @@ from retape.storage import _run_directory
 PROGRAM = Path(__file__).parent / "programs" / "killed.vlad"
 
 
-def run(folder: str, engine: str) -> None:
+def run(folder: str) -> None:
     module = vlad.compile(
         PROGRAM.read_text(),
-        engine=engine,  # type: ignore[arg-type]
         plan=fixed_space(snapshots=4, stage=90),
     )
     store = DiskStore(folder, every=0.0)
@@ -46,5 +45,5 @@ def dying_after(puts: int) -> None:
 
 
 if __name__ == "__main__":
-    dying_after(int(sys.argv[3]))
-    run(sys.argv[1], sys.argv[2])
+    dying_after(int(sys.argv[2]))
+    run(sys.argv[1])

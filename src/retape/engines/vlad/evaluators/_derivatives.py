@@ -52,7 +52,6 @@ class Operators:
         self.symmetric = symmetric
         self.level = 0
         self.planned = 0
-        self.outermost = ""
 
     def table(self) -> Table:
         return {
@@ -62,14 +61,12 @@ class Operators:
         }
 
     @contextmanager
-    def _level(self, name: str) -> Iterator[int]:
+    def _level(self) -> Iterator[int]:
         if self.level == MAX_LEVEL:
             raise Mismatch(
                 f"derivatives are nested more than {MAX_LEVEL} deep; does the program "
                 "differentiate itself without end?"
             )
-        if self.level == 0:
-            self.outermost = name
         self.level += 1
         try:
             yield self.level
@@ -94,7 +91,7 @@ class Operators:
     def _forward(self, function: Value, argument: Value, tangent: Value) -> Value:
         tangents = flatten_tree(tangent)[0]
         leaves, shape = flatten_tree(argument)
-        with self._level("j*") as level:
+        with self._level() as level:
             duals = [Dual(level, x, dx) for x, dx in zip(leaves, tangents, strict=True)]
             value = self.evaluator.apply(function, rebuild(shape, duals)).value
         results, shape = flatten_tree(value)
@@ -109,7 +106,7 @@ class Operators:
         if self.planned:
             return self.checkpoint(function, argument, cotangent, "*j")
         leaves, shape = flatten_tree(argument)
-        with self._level("*j") as level:
+        with self._level() as level:
             tape = Tape(level)
             inputs = [tape.input(leaf) for leaf in leaves]
             value = self.evaluator.apply(function, rebuild(shape, inputs)).value
@@ -145,7 +142,7 @@ class Operators:
         name: str,
         whole: bool = False,
     ) -> Value:
-        with self._level(name) as level:
+        with self._level() as level:
             job = (function, argument, cotangent)
             machine = EvaluatorMachine(self.evaluator, level, job, name)
             machine.whole = whole
@@ -187,6 +184,6 @@ class Operators:
         world = self.evaluator.world
         now = world.mark
         world.rewind(mark)
-        with self._level(name) as level:
+        with self._level() as level:
             yield level
         world.rewind(now)

@@ -8,22 +8,10 @@ are kept in memory as they always are.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from retape._errors import PlanError, UnsupportedError
-from retape.engines.vlad.language._core import (
-    Const,
-    Core,
-    Global,
-    Lambda,
-    Letrec,
-    Prim,
-    Var,
-    walk,
-)
-from retape.engines.vlad.language._program import Program
 from retape.storage import Place, SnapshotStore, StoreWrapper
 from retape.storage._disk import DiskStore
 
@@ -63,7 +51,7 @@ class Disk:
 
 @dataclass(slots=True)
 class PackedStore(StoreWrapper[Any]):
-    """States of the program as trees; cotangents of this engine are lists of numbers.
+    """States of the program as trees of arrays, as cotangents are.
 
     Attributes:
         inner: The store that is given the trees.
@@ -96,36 +84,3 @@ def is_outermost(level: int, outermost: str) -> bool:
             "derivative `checkpoint-*j`, or leave `store` out."
         )
     return level == 1
-
-
-def digest(program: Program) -> str:
-    """A digest that processes with the same program agree on."""
-    total = blake2b(digest_size=16)
-    for name in sorted(program.definitions):
-        total.update(f"\n{name}:".encode())
-        for node in walk(program.definitions[name]):
-            total.update(_word(node).encode())
-    for core in program.expressions:
-        total.update(b"\n:")
-        for node in walk(core):
-            total.update(_word(node).encode())
-    return total.hexdigest()
-
-
-def _word(node: Core) -> str:
-    """A node without those inside it; how many there are follows from it."""
-    detail: object = ""
-    match node:
-        case Const():
-            detail = node.value
-        case Var() | Global():
-            detail = node.name
-        case Lambda():
-            detail = node.param, node.free
-        case Letrec():
-            detail = node.names
-        case Prim():
-            detail = node.op, len(node.args)
-        case _:
-            pass
-    return f" {type(node).__name__}{detail!r}"

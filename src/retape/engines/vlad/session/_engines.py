@@ -11,20 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from retape._errors import BudgetError
+from retape._errors import BudgetError, UnsupportedError
 from retape.driver import run as drive
 from retape.driver._report import Report
-from retape.engines.vlad.evaluators._codebook import CodeBook
 from retape.engines.vlad.evaluators._cps_interpreter import Interpreter, Linker
 from retape.engines.vlad.evaluators._derivatives import Operators
-from retape.engines.vlad.evaluators._direct_evaluator import HALT, Converter, Hybrid
-from retape.engines.vlad.evaluators._image import Codec
-from retape.engines.vlad.evaluators._image import KeptMachine as KeptEvaluatorMachine
+from retape.engines.vlad.evaluators._direct_evaluator import Converter, Hybrid
 from retape.engines.vlad.evaluators._machine import EvaluatorMachine
 from retape.engines.vlad.language._diagnostics import GaveUp, RunError
 from retape.engines.vlad.language._program import Program, deep_recursion
 from retape.engines.vlad.language._reader import show_constant
-from retape.engines.vlad.session._disk import Disk, digest, is_outermost
+from retape.engines.vlad.session._disk import Disk, is_outermost
 from retape.engines.vlad.session._options import DEFAULT_PLAN
 from retape.engines.vlad.session._stages import (
     least_stage,
@@ -107,30 +104,24 @@ class EvaluatorEngine:
         self.linker: Any = linker(program.definitions, table)
         self.tape_bytes = TAPE_BYTES[name]
         self.name = name
-        self._others: dict[str, Any] = {"(halt)": HALT.code}
-        self._digest: str | None = None
+        self.keep(setting.disk)
 
     def _drive(self, machine: EvaluatorMachine) -> tuple[Value, Value]:
-        disk, plan = self.setting.disk, self.setting.plan
-        if disk and is_outermost(machine.level, self.operators.outermost):
-            codec = Codec(CodeBook(self.linker, self._others))
-            if self._digest is None:
-                self._digest = digest(self.program)
-            kept = KeptEvaluatorMachine(machine, codec, (self.name, self._digest))
-            result, report = _kept(kept, disk, plan, self.tape_bytes)
-        else:
-            result, report = drive(machine, plan, tape_bytes=self.tape_bytes)
+        result, report = drive(machine, self.setting.plan, tape_bytes=self.tape_bytes)
         if self.setting.report is not None:
             self.setting.report(report)
         return result
 
     def keep(self, disk: Disk | None) -> None:
-        self.setting.disk = disk
+        if disk is not None:
+            raise UnsupportedError(
+                f"`store=`: the {self.name} keeps no runs on disk; leave it out, or "
+                'pass `engine="compiled"`'
+            )
 
     def evaluate(self, index: int) -> tuple[Value, int]:
         with deep_recursion():
             code = self.linker.link(self.program.expressions[index])
-        self._others["(expression)"] = code
         with no_cycles(), deep_recursion():  # `MAX_LEVEL` drivers deep
             done = self.evaluator.evaluate(code)
         return done.value, done.steps

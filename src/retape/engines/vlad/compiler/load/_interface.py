@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_double, c_int, c_int32, c_int64
 from typing import Any
 
+from retape._errors import UnsupportedError
 from retape._native_code import load
 from retape.engines.vlad.compiler.load._c_compiler import TOOLS
-from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.values._values import Shown, Value
 from retape.engines.vlad.values._versioned_arrays import Version, vector
 
@@ -173,3 +173,15 @@ def _row(reals: Any, start: int, count: int, as_array: bool) -> Any:
         return reals[start : start + count].copy()
     numpy = load_numpy()
     return numpy.frombuffer(reals, numpy.float64, count, 8 * start).copy()
+
+
+def load_numpy() -> Any:
+    """NumPy, in whose format states are kept on disk."""
+    try:
+        import numpy
+    except ImportError:
+        raise UnsupportedError(
+            "states are kept on disk in NumPy's format, and NumPy is not installed; "
+            "`pip install numpy`"
+        ) from None
+    return numpy

@@ -15,10 +15,10 @@ from retape.engines.vlad.compiler.load._interface import (
     FAULT,
     Request,
     from_tokens,
+    load_numpy,
     to_tokens,
 )
 from retape.engines.vlad.compiler.load._native import Native
-from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.values._looks import Look
 from retape.engines.vlad.values._values import Value
 

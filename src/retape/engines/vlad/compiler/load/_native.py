@@ -26,9 +26,9 @@ from retape.engines.vlad.compiler.load._interface import (
     declared,
     from_tokens,
     let_signals_in,
+    load_numpy,
     request_of,
 )
-from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.evaluators._run_errors import chain
 from retape.engines.vlad.language._diagnostics import GaveUp, RunError, Where
 from retape.engines.vlad.language._externals import NumberedExternal
