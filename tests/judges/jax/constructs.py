@@ -15,6 +15,7 @@ from typing import Any
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
+import lineax as lx
 import numpy as np
 import optimistix as optx
 from jax import lax
@@ -66,7 +67,8 @@ def turned(x: Any) -> Any:
 
 def until(step: Function, x: Any) -> Any:
     """`STEPS` steps, by a test whose trip count cannot be proved."""
-    going = lambda c: (c[0] < STEPS) & (c[1] < 50.0)  # noqa: E731
+    first = lambda c: jnp.max(jax.tree.leaves(c[1])[0])  # noqa: E731
+    going = lambda c: (c[0] < STEPS) & (first(c) < 50.0)  # noqa: E731
     return lax.while_loop(going, lambda c: (c[0] + 1, step(c[1])), (0, x))[1]
 
 
@@ -164,6 +166,46 @@ def optimistix_implicit(x: Any) -> Any:
 def optimistix_of_ours(x: Any) -> Any:
     plan = retape.fixed_space(snapshots=3)
     return _cosine(x, retape.optimistix.RetapeAdjoint(plan))
+
+
+# Lineax ---------------------------------------------------------------------------
+
+
+def _slopes(x: Any, y: Any) -> Any:
+    return 1.0 + 0.1 * x * jnp.cos(y)
+
+
+def _turned_with(solve: Any, x: Any, loop: Any) -> Any:
+    def step(state: Any) -> Any:
+        y, wide = state
+        solved = solve(x, y)
+        return jnp.sin(loop(lambda w: w + 0.1 * solved(w), y)), jnp.sin(wide)
+
+    # With this beside them the outer steps are no kernel, and the inner ones are.
+    wide = jnp.full(10_000, x)
+    y, wide = loop(step, (jnp.stack([x, 1.0 + x]), wide))
+    return jnp.sum(y) + jnp.mean(wide)
+
+
+def _by_hand(x: Any) -> Any:
+    def loop(step: Function, x: Any) -> Any:
+        for _ in range(STEPS):
+            x = step(x)
+        return x
+
+    return _turned_with(lambda x, y: lambda w: w / _slopes(x, y), x, loop)
+
+
+@construct(_by_hand, reversible=False, calls_back=True)
+def an_operator_of_lineax(x: Any) -> Any:
+    """Systems whose operator is a program with constants that are still open."""
+
+    def solve(x: Any, y: Any) -> Any:
+        fun = lambda z, _: z + 0.1 * x * jnp.sin(z)  # noqa: E731
+        operator = lx.linearise(lx.JacobianLinearOperator(fun, y))
+        return lambda w: lx.linear_solve(operator, w).value
+
+    return _turned_with(solve, x, until)
 
 
 # Rules ----------------------------------------------------------------------------

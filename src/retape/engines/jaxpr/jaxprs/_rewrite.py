@@ -118,6 +118,10 @@ def inside(param: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -
     if isinstance(param, core.ClosedJaxpr):
         return change(param)
     if isinstance(param, core.Jaxpr):
+        # What has open constants is data of the package whose equation this is, which
+        # has their values elsewhere: an operator of Lineax, say.
+        if param.constvars:
+            return param
         return change(core.ClosedJaxpr(param, ())).jaxpr
     # Of a named tuple, such as a kind of random keys, only the type would be lost.
     if type(param) is tuple:
