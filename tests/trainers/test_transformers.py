@@ -79,11 +79,27 @@ def test_a_budget_that_is_too_small_names_the_least_and_can_be_raised(
     small = retape.transformers.RetapeCallback(memory=1000)
     with pytest.raises(retape.BudgetError) as refused:
         _trainer(model, tmp_path, small).train()
-    # What was broken off left its budget on the model: that is said, and replaced.
+    # After an error the model is as it was, for its own use and for the next training.
+    tokens = torch.arange(32)[None]
+    model(input_ids=tokens, labels=tokens).loss.backward()
+    assert small.report is None and "forward" not in vars(model)
     enough = retape.transformers.RetapeCallback(memory=int(1.2 * refused.value.least))
-    with pytest.warns(retape.RetapeWarning, match="the new budget takes its place"):
-        _trainer(model, tmp_path, enough).train()
+    _trainer(model, tmp_path, enough).train()
     assert enough.report is not None and enough.report.steps > 0
+    assert "forward" not in vars(model)
+
+
+@pytest.mark.slow
+def test_a_second_callback_is_told_of_and_takes_the_place_of_the_first(
+    tmp_path: Path,
+) -> None:
+    model = _model()
+    first, second = (retape.transformers.RetapeCallback(memory=MEMORY) for _ in "12")
+    trainer = _trainer(model, tmp_path, first)
+    trainer.add_callback(second)
+    with pytest.warns(retape.RetapeWarning, match="the new budget takes its place"):
+        trainer.train()
+    assert first.report is None and second.report is not None
     assert "forward" not in vars(model)
 
 

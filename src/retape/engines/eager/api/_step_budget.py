@@ -9,8 +9,9 @@ from it is what it was before.
 import copyreg
 import functools
 import inspect
+import sys
 from collections.abc import Callable
-from types import MethodType
+from types import CodeType, MethodType
 from typing import Any
 
 import torch
@@ -133,23 +134,43 @@ class StepBudget:
         self.memory = _checked(memory)
         self._latest: Recomputation | None = None
         self._budgeted: Budgeted | None = None
+        self._within: CodeType | None = None
 
-    def begin(self, module: torch.nn.Module, name: str) -> None:
-        """Run a method under `recompute`: one that makes what the backward needs."""
+    def begin(
+        self, module: torch.nn.Module, name: str, within: CodeType | None = None
+    ) -> None:
+        """Run a method under `recompute`: one that makes what the backward needs.
+
+        Args:
+            module: The module.
+            name: Of its method.
+            within: Code in which all of the training runs, where nobody says that it
+                was broken off: in a call from elsewhere the budget has ended.
+        """
         left = getattr(getattr(module, name), "budget", None)
         if isinstance(left, StepBudget):
-            warn(
-                f"`{name}` of `{type(module).__name__}` was under a budget already, "
-                "from a training that was broken off or from a second callback: the "
-                "new budget takes its place."
-            )
+            if left is not self and not left.is_over():
+                warn(
+                    f"`{name}` of `{type(module).__name__}` was under a budget "
+                    "already, from a second callback: the new budget takes its place."
+                )
             left.end()
-        self._latest = None
+        self._latest, self._within = None, within
         self._budgeted = Budgeted(module, name, self._call)
         # A later budget finds this one by it.
         vars(self._budgeted.method)["budget"] = self
 
+    def is_over(self) -> bool:
+        """Whether the training in which it began was broken off."""
+        frame = None if self._within is None else sys._getframe()
+        while frame is not None and frame.f_code is not self._within:
+            frame = frame.f_back
+        return self._within is not None and frame is None
+
     def _call(self, plain: Callable[..., Any]) -> Any:
+        if self.is_over():
+            self.end()
+            return plain()
         with recompute(memory=self.memory) as run:
             result = plain()
         self._latest = run
