@@ -2,8 +2,9 @@
 
 import re
 from math import inf
-from typing import cast
+from numbers import Real
 
+from retape._arguments import integer_of
 from retape._errors import PlanError
 
 _UNITS = {
@@ -33,10 +34,11 @@ def parse_bytes(amount: float | str, name: str = "budget") -> int:
         >>> parse_bytes("1.5 MiB")
         1572864
     """
-    number = cast("float", amount)  # or a text, which is none of the next
-    whole = hasattr(amount, "__index__") or isinstance(number, float)
-    if whole and not isinstance(amount, bool) and _is_large(number, name):
-        return int(amount)
+    number: float | None = integer_of(amount)
+    if number is None and isinstance(amount, Real) and not isinstance(amount, bool):
+        number = float(amount)
+    if number is not None and _is_large(number, name):
+        return int(number)
     match = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
     unit = _UNITS.get(match[3].lower()) if match else None
     if match is None or unit is None:

@@ -44,6 +44,11 @@ plot --steps 1.5 'fixed_space(snapshots=2)' -> 2 argument --steps: '1.5' is not 
 plot --steps long 'fixed_space(snapshots=2)' -> 2 'long' is not a whole number, such as 1000 or 1e6
 show model.py:scaled f64[2,3] 3 -> 0 program(a: f
 show no_file.py:f 0.5 -> 1 `no_file.py` is not a file, and cannot be imported
+show :halve 0.5 -> 1 `:halve` names no function: write FILE:FUNCTION
+show model.py: 0.5 -> 1 `model.py:` names no function: write FILE:FUNCTION
+fits :halve 0.5 -> 1 `:halve` names no function: write FILE:FUNCTION
+plot --steps 9 'fixed_space(snapshots=2)' --json --out a.png -> 2 argument --out: not allowed with argument --json
+plot --steps 9 'fixed_space(snapshots=2)' --out '' -> 1 it has no ending. Pass a name that ends in .png
 show halve 0.5 -> 1 `halve` names no function: write FILE:FUNCTION
 show model.py:nothing 0.5 -> 1 defines no function `nothing`
 show model.py:NUMBER 0.5 -> 1 defines no function `NUMBER`
@@ -172,6 +177,7 @@ def replay_of(actions):
     ("out", "said"),
     [
         ("missing/figure.png", "cannot be written: No such file or directory. Pass an"),
+        ("figure", "it has no ending. Pass a name that ends in .png"),
         ("figure.txt", "is not a figure that can be drawn: Format 'txt' is not sup"),
     ],
 )

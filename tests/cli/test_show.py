@@ -26,3 +26,11 @@ def test_the_passes_are_an_object_of_json(where, capsys):
     for name in ("traced", "linearize"):
         assert main(["show", f"{where}:halve", "f32[4]", "--only", name, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {name: passes[name]}
+
+
+def test_what_the_program_prints_is_none_of_the_passes(tmp_path, capsys):
+    file = tmp_path / "prints.py"
+    file.write_text("print('on the way')\nf = lambda x: print(x) or (x * x).sum()\n")
+    assert main(["show", f"{file}:f", "f32[4]", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "traced" in json.loads(said.out) and "on the way" in said.err

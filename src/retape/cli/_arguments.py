@@ -37,8 +37,8 @@ def add_function(parser: argparse.ArgumentParser, arguments: str) -> None:
 
 def function_of(where: str) -> Callable[..., Any]:
     """The function that `FILE:FUNCTION` or `module:function` names."""
-    file, colon, name = where.rpartition(":")
-    if not colon:
+    file, _, name = where.rpartition(":")
+    if not (file and name):
         raise CommandError(f"`{where}` names no function: write FILE:FUNCTION.")
     found = _namespace(file).get(name)
     if not callable(found):

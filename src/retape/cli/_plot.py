@@ -4,6 +4,7 @@ import argparse
 import json
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 from retape._errors import PlanError, StoreError
@@ -30,10 +31,11 @@ def add(commands: Any) -> None:
         ),
     )
     add_plan_and_length(parser)
-    parser.add_argument(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
         "--out", metavar="FILE", help="write a figure: .png, .svg or .pdf"
     )
-    parser.add_argument("--json", action="store_true", help="print the actions as JSON")
+    form.add_argument("--json", action="store_true", help="print the actions as JSON")
     parser.add_argument(
         "--width",
         type=count,
@@ -81,6 +83,8 @@ def _write(schedule: Offline, title: str, out: str) -> None:
 
     figure = draw_figure(schedule, title=title)
     try:
+        if not Path(out).suffix:
+            raise ValueError("it has no ending")
         figure.savefig(out)
     except OSError as error:
         raise StoreError(

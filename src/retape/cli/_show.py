@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 from retape.cli._arguments import CommandError, add_function, argument_of, function_of
@@ -38,17 +40,8 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the program after each pass, or after one."""
-    function = function_of(options.function)
-    arguments = [argument_of(text) for text in options.arguments]
-    if arguments and type(arguments[0]) is int:
-        raise CommandError(
-            f"`{arguments[0]}` is a whole number, and the gradient is taken with "
-            f"respect to the first argument. Write `{float(arguments[0])}`."
-        )
-
-    from retape.jax import show
-
-    text = show(function, *arguments)
+    with redirect_stdout(sys.stderr):  # what the program prints is none of the passes
+        text = _shown(function_of(options.function), options.arguments)
     parts = _parts(text)
     if options.only is not None and options.only not in parts:
         raise CommandError(
@@ -61,6 +54,18 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(text if options.only is None else parts[options.only])
     return 0
+
+
+def _shown(function: Any, given: list[str]) -> str:
+    arguments = [argument_of(text) for text in given]
+    if arguments and type(arguments[0]) is int:
+        raise CommandError(
+            f"`{arguments[0]}` is a whole number, and the gradient is taken with "
+            f"respect to the first argument. Write `{float(arguments[0])}`."
+        )
+    from retape.jax import show
+
+    return show(function, *arguments)
 
 
 def _parts(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,13 @@ BUDGETS: dict[str, tuple[Any, int | None]] = {
     "a float": (2472896.4, 2472896),
     "a whole float": (2e6, 2_000_000),
     "NumPy's": (np.float64(2e6), 2_000_000),
+    "NumPy's single": (np.float32(2e6), 2_000_000),
     "NumPy's integer": (np.int64(5), 5),
+    "an array of one": (np.array(5), 5),
+    "a fraction": (Fraction(21, 2), 10),
+    "a row": (np.array([5]), None),
+    "a complex number": (5j, None),
+    "a truth value": (np.True_, None),
     "5,000 digits": (10**5000, None),
     "a text of 5,000 digits": ("9" * 5000 + " B", None),
     "-5,000 digits": (-(10**5000), None),
