@@ -14,6 +14,10 @@ in the form that is run, and what the compiler reports is what counts:
 
 What a candidate takes is remembered, for the next budget of the same program.
 
+Sizes are quantities: a budget is divided by what a snapshot takes, and so is what the
+compiler reports too much or too little. Ways to cut a function are none, since nothing
+lies between two of them: these are searched (`layers/strategies/_search`).
+
 Where arguments are spread over devices the budget is for each of them. Estimates are of
 the whole program, so they are divided by how much less of the arguments is on each
 device, and every candidate is compiled: only then is it known what the devices hand to
@@ -72,7 +76,7 @@ _SPARE = 1024
 Compile = Callable[..., Compiled]
 
 
-class BudgetSearch:
+class SizeFit:
     """One program's candidates, and what the compiler said of those that it saw.
 
     Args:
@@ -309,17 +313,17 @@ class BudgetSearch:
 
 
 @cached(32)
-def budget_search(
+def size_fit(
     jaxpr: core.ClosedJaxpr,
     active: tuple[bool, ...],
     make: Compile,
     places: Shardings | None,
     mesh: Any,
     device: bool,
-) -> BudgetSearch:
-    """The search for one program in one place, remembered from budget to budget."""
+) -> SizeFit:
+    """The fit of one program in one place, remembered from budget to budget."""
     del mesh
-    return BudgetSearch(jaxpr, active, make, places, device=device)
+    return SizeFit(jaxpr, active, make, places, device=device)
 
 
 def is_manual(jaxpr: core.ClosedJaxpr) -> bool:
@@ -346,5 +350,5 @@ def fit_budget(
     check_sizes_known(jaxpr.in_avals, f"`{plan}`")
     mesh = jax.sharding.get_abstract_mesh()
     device = plan.loops == "device" and not is_manual(jaxpr)
-    search = budget_search(jaxpr, tuple(active), make, places, mesh, device)
-    return search.guess(plan) if provisional else search.choose(plan)
+    fit = size_fit(jaxpr, tuple(active), make, places, mesh, device)
+    return fit.guess(plan) if provisional else fit.choose(plan)
