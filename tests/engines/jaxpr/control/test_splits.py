@@ -18,7 +18,7 @@ import retape
 import retape.jax
 from retape.schedule import OnlineBinomial, replay
 from retape.schedule._split import RULES
-from tests.engines.jaxpr.support.seams import TRACED
+from tests.engines.jaxpr.support.seams import TRACED, loopless
 from tests.judges.pairwise import dealt
 from tests.schedule.numbers import (
     beta,
@@ -31,14 +31,18 @@ BIG = [2**31 - 1, 2**31, 2**32 + 1, 10**10]
 GRID = [(n, s) for n in [*range(2, 61), *BIG] for s in (2, 3, 4, 5, 8, 13, 40)]
 
 
-def test_least_sweeps_and_their_reach() -> None:
-    lengths, snapshots = zip(*GRID, strict=True)
-    t, reach = jax.jit(jax.vmap(TRACED.sweeps))(
-        np.asarray(lengths), np.asarray(snapshots)
-    )
-    want = [least_sweeps(n, s) for n, s in GRID]
-    assert t.tolist() == want
-    assert reach.tolist() == [beta(s, k) for (_, s), k in zip(GRID, want, strict=True)]
+@pytest.mark.parametrize("most", [None, 40, 63, 64, 700])
+def test_least_sweeps_and_their_reach(most: int | None) -> None:
+    """By a loop, and in tables of so many snapshots, as far as their rows go."""
+    more = [(n, s) for n in (65, 10**6, 10**10) for s in (63, 64, 700)]
+    tried = [(n, s) for n, s in GRID + more if s <= (most or 700)]
+    want = {(n, s): least_sweeps(n, s) for n, s in tried}
+    tried = [pair for pair in tried if most is None or want[pair] < 256]
+    numbers = TRACED if most is None else loopless(most)
+    each = map(np.asarray, zip(*tried, strict=True))
+    t, reach = jax.jit(jax.vmap(numbers.sweeps))(*each)
+    assert t.tolist() == [want[pair] for pair in tried]
+    assert reach.tolist() == [beta(s, want[n, s]) for n, s in tried]
 
 
 NARROW = [(n, s) for n in (2, 3, 17, 999, 10**5, 10**6) for s in (2, 3, 5, 40, 700)]

@@ -30,7 +30,7 @@ from retape.engines.jaxpr import _pipeline
 from retape.engines.jaxpr.codegen import _split_blocks
 from retape.engines.jaxpr.codegen._min_cut import choose_residuals
 from retape.engines.jaxpr.codegen._pretty import pretty_layout, pretty_tape
-from retape.engines.jaxpr.control._numbers import TRACED
+from retape.engines.jaxpr.control._numbers import TRACED, loopless
 from retape.engines.jaxpr.ir._ir import (
     Aval,
     Block,
@@ -62,7 +62,7 @@ __all__ = ["Block", "Jump", "Label", "Lit", "Loop", "Read", "Var", "Write", "blo
 __all__ += ["Aval", "Position"]
 __all__ += ["TABLE", "Again", "Also", "Kernel"]
 """What is known of JAX's operations."""
-__all__ += ["TRACED", "choose_residuals", "nest"]
+__all__ += ["TRACED", "choose_residuals", "loopless", "nest"]
 __all__ += ["Cutter", "Graph", "Nest", "graph_of", "least_peak", "least_work_cut"]
 """Choices that brute force can make, too."""
 best_bounds, max_tape_bytes = _split_blocks._bounds, _split_blocks.max_tape_bytes

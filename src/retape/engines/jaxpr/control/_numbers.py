@@ -5,18 +5,17 @@ The rules by which a schedule cuts and places are written once, there and in
 of either of the types that `control/_settings` chooses from.
 
 A host finds the least number of sweeps by a loop (`TRACED`). Its end depends on L, and
-an accelerator would wait at each turn: there (`AT_ONCE`) beta is looked up in a table
-for up to 63 snapshots, and t is how many entries of a row are below L. With more
-snapshots t is at most 11 for up to 2**40 stages, and that many turns are written out.
+an accelerator would wait at each turn: there (`loopless`) beta is looked up in a table,
+and t is how many entries of a row are below L.
 
-Beyond the table's end, two snapshots and 33,000 stages or three and three million, t is
-too small, and a cut is not the best. It is one all the same: it lies between the first
+Beyond a row's end, two snapshots and 33,000 stages or three and three million, t is too
+small, and a cut is not the best. It is one all the same: it lies between the first
 stage and the last, so that advances are lost and nothing else.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -53,56 +52,55 @@ TRACED = Numbers(where, at_least, at_most, over, sweeps)
 """For a host."""
 
 
-_ROWS, _COLUMNS = 64, 256
 _MOST = 1 << 40
 """More stages than are run: products with numbers of snapshots stay below 2**63."""
-_TURNS = 11
-"""beta(64, 11) is more than that."""
+_FEW_SNAPSHOTS = 64
+"""Snapshots from which on t is at most 11: beta(64, 11) is more than `_MOST`."""
+_LONG_ROW, _SHORT_ROW = 256, 12
+"""Entries of a row for fewer snapshots, and for more."""
 
 
 @cache
-def reach_table() -> np.ndarray:
-    """beta(s, t) for s below 64 and t below 256, cut off at 2**40.
+def reach_table(rows: int, columns: int) -> np.ndarray:
+    """beta(s, t) for fewer snapshots and sweeps than those, cut off at 2**40.
 
     Examples:
-        >>> reach_table()[:4, :4].tolist()
+        >>> reach_table(4, 4).tolist()
         [[1, 1, 1, 1], [1, 2, 3, 4], [1, 3, 6, 10], [1, 4, 10, 20]]
     """
-    table = np.ones((_ROWS, _COLUMNS), INT)
-    for s in range(1, _ROWS):
+    table = np.ones((rows, columns), INT)
+    for s in range(1, rows):
         # beta(s, t) = beta(s, t - 1) + beta(s - 1, t): a running sum.
         table[s] = np.minimum(np.cumsum(table[s - 1]), _MOST)
     return table
 
 
-def sweeps_at_once(length: Any, snapshots: Any) -> tuple[Any, Any]:
-    """What `sweeps` returns, for numbers or arrays of them: t, and beta(s, t)."""
-    few = _looked_up(length, at_most(snapshots, _ROWS - 1))
-    many = _written_out(length, snapshots)
-    is_few = snapshots < _ROWS
-    return where(is_few, few[0], many[0]), where(is_few, few[1], many[1])
+@cache
+def loopless(snapshots: int) -> Numbers:
+    """For an accelerator, with so many snapshots at most."""
+    few = partial(
+        _looked_up, reach_table(min(snapshots + 1, _FEW_SNAPSHOTS), _LONG_ROW)
+    )
+    if snapshots < _FEW_SNAPSHOTS:
+        return TRACED._replace(sweeps=few)
+    many = partial(_looked_up, reach_table(snapshots + 1, _SHORT_ROW))
+
+    def either(length: Any, snapshots: Any) -> tuple[Any, Any]:
+        """For numbers or arrays of them."""
+        pairs = zip(few(length, snapshots), many(length, snapshots), strict=True)
+        t, reach = (where(snapshots < _FEW_SNAPSHOTS, a, b) for a, b in pairs)
+        return t, reach
+
+    return TRACED._replace(sweeps=either)
 
 
-def _looked_up(length: Any, snapshots: Any) -> tuple[Any, Any]:
+def _looked_up(table: np.ndarray, length: Any, snapshots: Any) -> tuple[Any, Any]:
+    """What `sweeps` returns, for numbers or arrays of them."""
     kind = length.dtype
-    table = np.minimum(reach_table(), np.iinfo(kind).max).astype(kind)
+    table = np.minimum(table, np.iinfo(kind).max).astype(kind)
     rows = jnp.take(jnp.asarray(table), snapshots, axis=0, mode="clip")
     short = rows < lax.expand_dims(length, (jnp.ndim(length),))
-    t = at_most(jnp.sum(short, axis=-1, dtype=kind), _COLUMNS - 1)
+    t = at_most(jnp.sum(short, axis=-1, dtype=kind), table.shape[1] - 1)
     index = lax.expand_dims(t, (t.ndim,))
     reach = jnp.take_along_axis(rows, index, axis=-1, mode="clip")
     return t, lax.squeeze(reach, (t.ndim,))
-
-
-def _written_out(length: Any, snapshots: Any) -> tuple[Any, Any]:
-    s = at_least(snapshots, _ROWS)
-    t, reach = jnp.zeros_like(length), jnp.ones_like(length)
-    for k in range(1, _TURNS + 1):
-        short = reach < length
-        more = at_most(over(reach * (s + k), k), min(_MOST, np.iinfo(s.dtype).max))
-        t, reach = where(short, t + 1, t), where(short, more, reach)
-    return t, reach
-
-
-AT_ONCE = TRACED._replace(sweeps=sweeps_at_once)
-"""For an accelerator."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.control._numbers import AT_ONCE, TRACED, over
+from retape.engines.jaxpr.control._numbers import TRACED, loopless, over
 from retape.engines.jaxpr.control._settings import FOREVER, INT
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
@@ -171,7 +171,7 @@ def _all_at_once(at: Any, stage: Any) -> Any:
     # One row for each question: as it is, with one slot more, and joined to the left.
     lengths = lax.concatenate([gaps[None], gaps[None], (gaps + _right(gaps))[None]], 0)
     extra = lax.iota(np.int64, 3)[:, None] > 0
-    now, more, joined = _advances_of_arrays(lengths, (s - i)[None] + extra)
+    now, more, joined = _advances_of_arrays(lengths, (s - i)[None] + extra, s + 1)
     rest = stage + 1 - at[-1]
     nothing = jnp.sum(where(i < s - 1, now, 0)) + over(rest * (rest - 1), 2)
     # Running sums, not an s x s mask: there may be thousands of snapshots.
@@ -183,8 +183,8 @@ def _all_at_once(at: Any, stage: Any) -> Any:
     return where(least < nothing, chosen, INT(FORGOTTEN))
 
 
-def _advances_of_arrays(stages: Any, snapshots: Any) -> Any:
+def _advances_of_arrays(stages: Any, snapshots: Any, most: int) -> Any:
     """`advances`; L(L-1)/2 for s = 1, of which the table has no more than a few."""
     several = jnp.broadcast_to(at_least(snapshots, 2), stages.shape)
-    cost = advances(stages, several, AT_ONCE)
+    cost = advances(stages, several, loopless(most))
     return where(snapshots <= 1, over(stages * (stages - 1), 2), cost)

@@ -36,7 +36,7 @@ from jax import lax
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._next_action import READ, cut, decision
-from retape.engines.jaxpr.control._numbers import AT_ONCE, TRACED, over
+from retape.engines.jaxpr.control._numbers import TRACED, loopless, over
 from retape.engines.jaxpr.control._settings import LONGEST_GO, Settings, step_type
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._row_ops import row
@@ -90,7 +90,7 @@ class Sweep:
         self.stage = self.kind(settings.stage)
         self.step_kind = step_type(compiled.program.length)
         self.at_once = settings.device
-        self.numbers = AT_ONCE if self.at_once else TRACED
+        self.numbers = loopless(settings.snapshots) if self.at_once else TRACED
         self.one_copy = self.may_share_code()
 
     def may_share_code(self) -> bool:
