@@ -31,6 +31,71 @@ def refused(*args: Any) -> Any:
     return lambda f: REFUSED.setdefault(f.__name__, (f, args))[0]
 
 
+# rows and columns that have names
+
+
+@right(W)
+def rows_made_of_one_length(w):
+    middle = w.mean(axis=1, keepdims=True)
+    width = np.sqrt(np.sum((w - middle) ** 2, axis=1, keepdims=True))
+    return np.sum(((w - middle) / width)[:, 0])
+
+
+@right(W)
+def soft_choice_of_each_column(w):
+    power = np.exp(w - w.max(axis=0, keepdims=True))
+    share = power / power.sum(axis=0, keepdims=True)
+    return np.sum(share * w * share)
+
+
+@right(V, U)
+def table_of_a_column_and_a_row(v, u):
+    column, row = v[:, None], u[None, :]
+    table = column * row + 2.0 * column - row / 3.0
+    return np.sum(table * table)
+
+
+@right(np.array([0.4, -0.7]), W)
+def column_by_reshape(v, w):
+    column, row = v.reshape(-1, 1), w[0].reshape(1, 4)
+    both = np.sum(column * w * row) + np.sum(column + column)
+    return both + np.sum((column * row)[0]) + np.sum((row + w[1]) * w)
+
+
+@right(W, 3)
+def column_in_a_loop(w, n):
+    column = w.sum(axis=1, keepdims=True)
+    for _ in range(n):
+        column = column * 0.5 + np.sin(column)
+    return np.sum(w / (1.0 + column * column)) + column.shape[1] + np.sum(column.T)
+
+
+@right(W, 3)
+def column_and_then_a_product(w, n):
+    x = w[0][:, None]
+    for _ in range(n):
+        x = np.tanh(w.T @ (w @ x))
+    return np.sum(x * x)
+
+
+@right(W)
+def column_given_and_returned(w):
+    def scaled(x):
+        size = np.sqrt((x * x).sum(axis=1, keepdims=True))
+        return x / size, size
+
+    y, size = scaled(w)
+    z, other = scaled(y + size)
+    return np.sum(y * z) + np.sum(other)
+
+
+@right(W)
+def column_item_by_item(w):
+    most = np.maximum(w.sum(axis=1, keepdims=True), 0.5)
+    chosen = np.where(w > w.mean(axis=1, keepdims=True) - 0.05, w, most)
+    return np.sum(chosen * np.minimum(w, w[0] + 0.01))
+
+
 # slices and parts
 
 

@@ -55,6 +55,37 @@ class Particles:
 HOOK = Spring(1.5)
 
 
+# what is not given
+
+
+@right(U)
+def weights_not_given(u, w=None, scale=None):
+    if w is None:
+        w = np.ones(len(u))
+    s = 2.0 if scale is None else scale * scale
+    if scale is not None and scale > 1.0:
+        s = s + 1.0
+    if scale is not None or u[0] > 10.0:
+        s = s * 2.0
+    return np.sum(u * w) * s
+
+
+@right(U)
+def given_to_some_calls(u):
+    def scaled(x, by=None):
+        return x * u[0] if by is None else x * by
+
+    return scaled(1.5) + scaled(2.0, u[1]) + scaled(u[2], by=3.0)
+
+
+@refused(U)
+def none_on_one_way(u):
+    y = None
+    if u[0] > 0.0:
+        y = u[0]
+    return y
+
+
 # lists
 
 

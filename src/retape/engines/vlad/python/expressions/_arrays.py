@@ -34,6 +34,9 @@ from retape.engines.vlad.python.terms._array_terms import (
 )
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 
+_LINES: dict[tuple[bool, ...], str] = {(True, False): "row", (False, True): "column"}
+"""What a shape is, by whether its lengths are written as 1."""
+
 
 class Arrays(Terms):
     """Terms of whole arrays."""
@@ -44,7 +47,7 @@ class Arrays(Terms):
         core, type_ = array.core, array.type
         if isinstance(type_, ArrayType):
             match node.attr:
-                case "T" if type_ == ArrayType(2):
+                case "T" if type_.plain == ArrayType(2):
                     made = self._owner.written(node, _rows.transposed, [array])
                     return replace(made, fresh=False)
                 case "T" if type_.rank == 1:
@@ -153,7 +156,9 @@ class Arrays(Terms):
         items = items_of(self._build, where, core, type_.rank)
         cores = (items, *(each.core for each in shape))
         result = owner.arithmetic.named(where, cores, placed)
-        return Operand(result, ArrayType(len(shape), type_.item))
+        ones = [isinstance(e.core, Const) and e.core.value == 1.0 for e in shape]
+        line = _LINES.get(tuple(ones), "")
+        return Operand(result, ArrayType(len(shape), type_.item, line))
 
     def product(self, node: ast.AST, left: Operand, right: Operand) -> Operand:
         """`a @ b`: a vector is a row on the left, and a column on the right."""

@@ -1,6 +1,7 @@
 """Conditions: comparisons, `and` and `or`, and the choice between two values."""
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
@@ -9,11 +10,13 @@ from retape.engines.vlad.python.expressions._unit import Terms
 from retape.engines.vlad.python.library import _numbers
 from retape.engines.vlad.python.read._types import (
     BOOL,
+    NONE,
     NUMBERS,
     UNKNOWN,
     ArrayType,
     ListType,
     NoCommonType,
+    OneOf,
     holds_arrays,
     join,
     kind_of_type,
@@ -29,6 +32,19 @@ _MASKS: dict[type[ast.cmpop], Any] = {
     ast.Eq: _numbers.equal,
     ast.NotEq: _numbers.different,
 }
+
+
+def _with_none(node: ast.Compare) -> bool:
+    """Whether this is `x is None`, or `x is not None`: a type says which."""
+    (op, *more), right = node.ops, node.comparators[0]
+    is_none = isinstance(right, ast.Constant) and right.value is None
+    return is_none and isinstance(op, ast.Is | ast.IsNot) and not more
+
+
+def decided(test: Core) -> bool | None:
+    """What a condition is whatever runs; `None` for one that only running tells."""
+    value = test.value if isinstance(test, Const) else None
+    return value if isinstance(value, bool) else None
 
 
 class Conditions(Terms):
@@ -53,6 +69,10 @@ class Conditions(Terms):
     def compare(self, node: ast.Compare, env: "Variables") -> Operand:
         """`a < b < c`: each operand once, up to the first that fails."""
         first = self._owner.expr(node.left, env)
+        is_known = first.type is not UNKNOWN and not isinstance(first.type, OneOf)
+        if is_known and isinstance(node.left, ast.Name) and _with_none(node):
+            answer = (first.type is NONE) == isinstance(node.ops[0], ast.Is)
+            return Operand(Const(self._owner.text.where(node), answer), BOOL)
         if len(node.ops) == 1:
             second = self._owner.expr(node.comparators[0], env)
             if isinstance(first.type, ArrayType) or isinstance(second.type, ArrayType):
@@ -98,9 +118,14 @@ class Conditions(Terms):
         return result
 
     def logical(self, node: ast.BoolOp, env: "Variables") -> Core:
-        where = self._owner.text.where(node)
-        *tests, result = [self._bool(each, env) for each in node.values]
-        for test in reversed(tests):
+        """`a and b`: what stands after one that decides, whatever runs, is not read."""
+        where, tests = self._owner.text.where(node), list[Core]()
+        for each in node.values:
+            tests.append(self._bool(each, env))
+            if decided(tests[-1]) is isinstance(node.op, ast.Or):
+                break
+        *tests, result = tests
+        for test in reversed([each for each in tests if decided(each) is None]):
             if isinstance(node.op, ast.And):
                 result = If(where, test, result, Const(where, False))
             else:
@@ -116,6 +141,10 @@ class Conditions(Terms):
     def choice(self, node: ast.IfExp, env: "Variables") -> Operand:
         test = self.condition(node.test, env)
         where = self._owner.text.where(node)
+        if (is_true := decided(test)) is not None:
+            chosen = node.body if is_true else node.orelse
+            share(chosen, env)
+            return replace(self._owner.expr(chosen, env), fresh=False)
         a, b = (self._owner.expr(each, env) for each in (node.body, node.orelse))
         for each, operand in ((node.body, a), (node.orelse, b)):
             if holds_arrays(operand.type):

@@ -155,7 +155,7 @@ class LibraryCalls(Terms):
         where, build = self._owner.text.where(node), self._owner.build
         return Operand(
             items_of(build, where, array.core, array.type.rank),
-            replace(array.type, rank=1),
+            ArrayType(1, array.type.item),
         )
 
     def _check_choice(self, node: ast.AST, args: list[Operand]) -> None:

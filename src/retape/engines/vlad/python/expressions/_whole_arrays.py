@@ -8,7 +8,7 @@ item again, as a sine, is the last thing that an operator does.
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +49,12 @@ from retape.engines.vlad.python.read._types import (
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
 from retape.engines.vlad.python.terms._array_terms import (
     if_alike,
+    items_of,
     length_of,
     opened_as,
     parts_of_shape,
 )
+from retape.engines.vlad.python.terms._core_builder import tuple_of
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
@@ -116,27 +118,43 @@ class WholeArrays(Terms):
     def __init__(self, owner: "Expressions") -> None:
         super().__init__(owner)
         self._made: dict[Core, Whole] = {}
-        self._thin: dict[Core, _Line] = {}
 
     def unary(self, node: ast.AST, op: str, operand: Operand) -> Operand:
         """An operator of one number, for each item."""
         whole = self._whole(node, operand)
-        return self._array(node, replace(whole, item=ItemOf(op, (whole.item,))))
+        made = self._array(node, replace(whole, item=ItemOf(op, (whole.item,))))
+        return _known(made, operand)
 
     def binary(
         self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
     ) -> Operand:
         """An operator of two numbers, item by item or with one number."""
-        spread = self._spread(node, op, left, right)
-        if spread is not None:
-            return spread
+        a, b = (getattr(each.type, "rank", 0) for each in (left, right))
+        first, second = self._line(node, left, b), self._line(node, right, a)
+        if first is not None and second is not None:
+            return self._two_lines(node, op, first, second)
+        return self._repeated(
+            node, (left, right), lambda both: self._binary(node, op, *both)
+        )
+
+    def _binary(
+        self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
+    ) -> Operand:
+        ranks = {getattr(each.type, "rank", 0) for each in (left, right)} - {0}
+        if len(ranks) > 1:
+            low, high = sorted(ranks)
+            self._owner.refuse(
+                node,
+                f"arrays of {low} and of {high} dimensions do not combine here; write "
+                "a loop, or give both the same number by `a.reshape(...)`",
+            )
         a, b = self._whole(node, left), self._whole(node, right)
         both = self._combined(node, op, a, b)
         words = len([*postfix(both.item)])
         if len(both.operands) > _MOST_OPERANDS or words > _MOST_WORDS:
             a, b = self._alone(node, left), self._alone(node, right)
             both = self._combined(node, op, a, b)
-        return self._array(node, both)
+        return _known(self._array(node, both), left, right)
 
     def sum(self, node: ast.AST, operand: Operand) -> Operand:
         """The sum of all items, from left to right."""
@@ -162,6 +180,13 @@ class WholeArrays(Terms):
         item: Scalar = FLOAT,
     ) -> Operand:
         """A function of numbers, item by item: a number is an array full of it."""
+        return self._repeated(
+            node, operands, lambda given: self._by_item(node, function, given, item)
+        )
+
+    def _by_item(
+        self, node: ast.AST, function: Any, operands: Sequence[Operand], item: Scalar
+    ) -> Operand:
         owner, where = self._owner, self._owner.text.where(node)
         known = [self._alone(node, operand) for operand in operands]
         arrays = [whole for whole in known if whole.is_array]
@@ -183,7 +208,7 @@ class WholeArrays(Terms):
         args: list[Operand] = []
         for whole, type_ in zip(known, types, strict=True):
             if type_ is not None:
-                args.append(Operand(whole.first, replace(type_, rank=1)))
+                args.append(Operand(whole.first, ArrayType(1, type_.item)))
                 continue
             value = whole.operands[0] if whole.operands else self._number(where, whole)
             args.append(
@@ -196,7 +221,8 @@ class WholeArrays(Terms):
             core = Prim(where, CONS, (first.shape[0], core))
         for each in reversed(around):
             core = each(core)
-        return Operand(core, ArrayType(first.rank, item), fresh=True)
+        made = Operand(core, ArrayType(first.rank, item), fresh=True)
+        return _known(made, *operands)
 
     def _number(self, where: Where, whole: Whole) -> Core:
         assert isinstance(whole.item, ItemNumber)
@@ -204,61 +230,66 @@ class WholeArrays(Terms):
 
     def thin(self, node: ast.AST, vector: Operand, *, is_row: bool) -> Operand:
         """A vector as an array of one row, or of one column."""
-        function = _rows.as_row if is_row else _rows.as_column
-        made = self._owner.written(node, function, [vector])
-        self._thin[made.core] = vector, is_row
-        return replace(made, fresh=False)
+        where, one = (
+            self._owner.text.where(node),
+            Const(self._owner.text.where(node), 1.0),
+        )
 
-    def _spread(
-        self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
-    ) -> Operand | None:
-        """Two arrays of which one is repeated, as NumPy does; or `None`."""
-        a, b = (getattr(each.type, "rank", 0) for each in (left, right))
-        first, second = self._line(left, b), self._line(right, a)
-        if first is not None and second is not None:
-            return self._two_lines(node, op, first, second)
-        line = first or second
-        if line is not None and not (a and b):  # with a number
-            vector, is_row = line
-            pair = (vector, right) if a else (left, vector)
-            return self.thin(node, self.binary(node, op, *pair), is_row=is_row)
-        if line is not None and {a, b} <= {1, 2}:
-            return self._one_repeated(node, op, (left, first), (right, second))
-        if a and b and a != b:
-            self._owner.refuse(
-                node,
-                f"arrays of {a} and of {b} dimensions do not combine here; write a "
-                "loop, or give both the same number by `a.reshape(...)`",
-            )
-        return None
+        def shaped(items: Core) -> Core:
+            length = length_of(where, items)
+            lengths = (one, length) if is_row else (length, one)
+            return Prim(where, CONS, (tuple_of(where, lengths), items))
 
-    def _line(self, operand: Operand, other: int) -> _Line | None:
+        core = self._owner.arithmetic.named(where, (vector.core,), shaped)
+        return Operand(core, ArrayType(2, line="row" if is_row else "column"))
+
+    def _line(self, node: ast.AST, operand: Operand, other: int) -> _Line | None:
         """A row or a column, as a vector: beside an array of two dimensions it is a
-        row; `None` for a table."""
-        if operand.type == ArrayType(1) and other == 2:
+        row; `None` for a table, and beside a number."""
+        type_ = operand.type
+        if type_ == ArrayType(1) and other == 2:
             return operand, True
-        return self._thin.get(operand.core)
+        if not isinstance(type_, ArrayType) or not type_.line or not other:
+            return None
+        items = items_of(
+            self._build, self._owner.text.where(node), operand.core, type_.rank
+        )
+        return Operand(items, ArrayType(1)), type_.line == "row"
 
-    def _one_repeated(
+    def _repeated(
         self,
         node: ast.AST,
-        op: ast.operator,
-        *given: tuple[Operand, _Line | None],
+        given: Sequence[Operand],
+        go: Callable[[Sequence[Operand]], Operand],
     ) -> Operand:
-        """A table, and a row or a column as often as it has some."""
+        """What is made of arrays: beside a table, of rows and columns as often as it
+        has some."""
         owner, where = self._owner, self._owner.text.where(node)
-        found = [operand if line is None else line[0] for operand, line in given]
+        table = next((i for i, each in enumerate(given) if _is_table(each)), None)
+        if table is None:
+            return go(given)
+        lines = [self._line(node, each, 2) for each in given]
+        if not any(lines):
+            return go(given)
+        found = [
+            operand if line is None else line[0]
+            for operand, line in zip(given, lines, strict=True)
+        ]
+        made: list[Operand] = []
 
         def body(*cores: Core) -> Core:
-            both = [Operand(c, each.type) for c, each in zip(cores, found, strict=True)]
-            for i, (_, line) in enumerate(given):
+            named = [
+                Operand(c, each.type) for c, each in zip(cores, found, strict=True)
+            ]
+            for i, line in enumerate(lines):
                 if line is not None:
                     function = _rows.rows_of if line[1] else _rows.columns_of
-                    both[i] = owner.written(node, function, [both[i], both[1 - i]])
-            return self.binary(node, op, *both).core
+                    named[i] = owner.written(node, function, [named[i], named[table]])
+            made.append(go(named))
+            return made[0].core
 
-        made = owner.arithmetic.named(where, tuple(each.core for each in found), body)
-        return Operand(made, ArrayType(2), fresh=True)
+        core = owner.arithmetic.named(where, tuple(each.core for each in found), body)
+        return Operand(core, made[0].type, fresh=True)
 
     def _two_lines(
         self, node: ast.AST, op: ast.operator, left: _Line, right: _Line
@@ -364,6 +395,20 @@ class WholeArrays(Terms):
                 result = Prim(where, CONS, (arg, result))
             args = (result,)
         return Prim(where, name, args)
+
+
+def _is_table(operand: Operand) -> bool:
+    """Whether an array of two dimensions may have many rows and columns."""
+    type_ = operand.type
+    return isinstance(type_, ArrayType) and type_.rank == 2 and not type_.line
+
+
+def _known(made: Operand, *given: Operand) -> Operand:
+    """A value, which is a row or a column if all arrays that it is made of are."""
+    lines = {each.type.line for each in given if isinstance(each.type, ArrayType)}
+    line = lines.pop() if len(lines) == 1 else ""
+    assert isinstance(made.type, ArrayType)
+    return replace(made, type=replace(made.type, line=line))
 
 
 def _surrounded(whole: Whole, core: Core) -> Core:

@@ -230,20 +230,6 @@ def unit_table(n: Any) -> Any:
     return result
 
 
-def as_column(a: Any) -> Any:
-    result = np.zeros((len(a), 1))
-    for i in range(len(a)):
-        result[i, 0] = a[i]
-    return result
-
-
-def as_row(a: Any) -> Any:
-    result = np.zeros((1, len(a)))
-    for i in range(len(a)):
-        result[0, i] = a[i]
-    return result
-
-
 def rows_of(a: Any, like: Any) -> Any:
     """`a` as each row of an array that has the shape of another one."""
     assert len(a) == like.shape[1], "the shapes of two arrays differ"

@@ -13,7 +13,7 @@ A function's type says which function it is, so every call is of a known functio
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from enum import Enum
 from inspect import Parameter, signature
 from types import FunctionType as PythonFunction
@@ -71,10 +71,21 @@ MOST_DIMENSIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """An array of floats, of one to four dimensions; one of ints is only read."""
+    """An array of floats, of one to four dimensions; one of ints is only read.
+
+    Attributes:
+        line: Of an array of two dimensions: "row" or "column", if it is known to have
+            only one, and is repeated beside an array that has more.
+    """
 
     rank: int
     item: Scalar = Scalar.FLOAT
+    line: str = field(default="", repr=False)
+
+    @property
+    def plain(self) -> "ArrayType":
+        """The same without what is known of its lengths."""
+        return replace(self, line="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,8 @@ def join(a: Type, b: Type) -> Type:
             return replace(a, items=tuple(join(x, y) for x, y in pairs))
     if isinstance(a, ListType) and isinstance(b, ListType):
         return ListType(join(a.item, b.item))
+    if isinstance(a, ArrayType) and isinstance(b, ArrayType) and a.plain == b.plain:
+        return a.plain
     raise NoCommonType(f"{kind_of_type(a)} on one way and {kind_of_type(b)} on another")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import CONS
+from retape.engines.vlad.python.expressions._conditions import decided
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Instance, Unit
 from retape.engines.vlad.python.read._names import groups, variables_of
@@ -137,6 +138,8 @@ class Body(Expressions):
     def _if(self, node: ast.If, env: Variables, go: After, exits: Exits | None) -> Emit:
         where = self.text.where(node)
         test = self.conditions.condition(node.test, env)
+        if (is_true := decided(test)) is not None:
+            return self.block(node.body if is_true else node.orelse, env, go, exits)
         point = JoinPoint(self.build.fresh("join"))
 
         def arrive(inner: Variables) -> Emit:

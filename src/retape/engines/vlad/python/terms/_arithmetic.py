@@ -238,6 +238,8 @@ class Arithmetic:
         return None if name is None else Prim(where, name, (a, b))
 
     def inverse(self, where: Where, core: Core) -> Core:
+        if isinstance(core, Const) and isinstance(core.value, bool):
+            return Const(where, not core.value)
         return If(where, core, Const(where, False), Const(where, True))
 
     def named(
