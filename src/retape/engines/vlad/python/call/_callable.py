@@ -178,7 +178,8 @@ class CompiledCallable:
                 return NOT_READY
             try:
                 value = call(args)
-            except GaveUp:
+            except GaveUp:  # what is called next has the boxed form, too
+                self._ready.clear()
                 return NOT_READY
             except RunError as error:
                 raise _in_python(error, unit) from None
