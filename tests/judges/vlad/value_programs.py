@@ -55,6 +55,56 @@ class Particles:
 HOOK = Spring(1.5)
 
 
+# what a loop does that nothing broke
+
+
+@right(U, 6)
+def first_that_is_large(u, n):
+    s = 0.0
+    for i in range(n):
+        if u[i] > 5.0 * u[0]:
+            s = u[i] * 3.0
+            break
+        s += u[i]
+    else:
+        s = -s
+    while abs(s) < 40.0:
+        s = s * 2.0
+    else:
+        s = s * u[1]
+    return s
+
+
+@right(U, 20)
+def sum_of_primes(u, n):
+    s = 0.0
+    for i in range(2, n):
+        for j in range(2, i):
+            if i % j == 0:
+                break
+        else:
+            s += i * u[1]
+            if s > 1000.0:
+                break
+            continue
+        s += u[0]
+    else:
+        s = -s
+    return s
+
+
+@refused(U, 3)
+def second_name_after_a_loop(u, n):
+    b, c = np.zeros(3), np.ones(3)
+    for i in range(n):
+        if u[i] > 100.0:
+            break
+    else:
+        c = b
+    b[0] = u[1]
+    return c[0] + b[0]
+
+
 # what is not given
 
 

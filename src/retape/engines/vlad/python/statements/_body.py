@@ -82,9 +82,9 @@ class Body(Expressions):
             case ast.If():
                 return self._if(node, env, go, exits)
             case ast.While():
-                return self.loops.while_(node, env, go)
+                return self.loops.while_(node, env, go, exits)
             case ast.For():
-                return for_loop(self, node, env, go)
+                return for_loop(self, node, env, go, exits)
             case ast.Return():
                 return self.return_(node, env)
             case ast.Break() | ast.Continue():

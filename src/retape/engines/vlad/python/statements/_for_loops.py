@@ -26,7 +26,7 @@ from retape.engines.vlad.operators._table import (
 from retape.engines.vlad.python.read._types import INT
 from retape.engines.vlad.python.read._variables import Variable, Variables
 from retape.engines.vlad.python.statements._joins import After, Emit, only
-from retape.engines.vlad.python.statements._loops import Steering
+from retape.engines.vlad.python.statements._loops import Exits, Steering
 from retape.engines.vlad.python.statements._sequences import Bounds, sequence
 from retape.engines.vlad.python.terms._arithmetic import fault
 
@@ -84,7 +84,9 @@ class _Counter:
         }
 
 
-def for_loop(owner: "Body", node: ast.For, env: Variables, go: After) -> Emit:
+def for_loop(
+    owner: "Body", node: ast.For, env: Variables, go: After, exits: Exits | None
+) -> Emit:
     """`for i in range(...)` and `for x in array`."""
     where = owner.text.where(node)
     over, fresh = sequence(owner, node, node.iter, env), owner.build.fresh
@@ -108,7 +110,9 @@ def for_loop(owner: "Body", node: ast.For, env: Variables, go: After) -> Emit:
         return go(only(inner, inner.keys() - hidden))
 
     steering = Steering(counter.test, enter, counter.key, counter.advance)
-    emit = owner.loops.loop(node, steering, {**env, **counter.variables()}, after)
+    emit = owner.loops.loop(
+        node, steering, {**env, **counter.variables()}, after, exits
+    )
     return lambda: _opened(owner, counter, over.held, emit())
 
 

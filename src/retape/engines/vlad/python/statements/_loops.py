@@ -73,7 +73,9 @@ class Loops:
     def __init__(self, owner: "Body") -> None:
         self._owner = owner
 
-    def while_(self, node: ast.While, env: Variables, go: After) -> Emit:
+    def while_(
+        self, node: ast.While, env: Variables, go: After, exits: Exits | None
+    ) -> Emit:
         """`while t: body`."""
         owner = self._owner
         always = isinstance(node.test, ast.Constant) and node.test.value is True
@@ -81,14 +83,17 @@ class Loops:
         def test(inner: Variables) -> Core | None:
             return None if always else owner.conditions.condition(node.test, inner)
 
-        return self.loop(node, Steering(test), env, go)
+        return self.loop(node, Steering(test), env, go, exits)
 
     def loop(
-        self, node: ast.For | ast.While, steering: Steering, env: Variables, go: After
+        self,
+        node: ast.For | ast.While,
+        steering: Steering,
+        env: Variables,
+        go: After,
+        exits: Exits | None,
     ) -> Emit:
-        """A loop of any kind, and what follows it."""
-        if node.orelse:
-            self._owner.refuse(node, "`else` of a loop is not compiled; use a variable")
+        """A loop of any kind, and what follows it; `exits` are of the one around."""
         names = [each for each in assigned([node]) if each in env]
         if steering.counter is not None:
             names.append(steering.counter)
@@ -97,7 +102,7 @@ class Loops:
             found = self._translate(node, steering, names, head)
             joined = self._at_head(node, steering, names, head, found.again)
             if joined == head:
-                return self._closed(node, found, names, env, go)
+                return self._closed(node, found, names, env, (go, exits))
             head = joined
         self._owner.refuse(node, "the types of this loop's variables do not settle")
 
@@ -151,20 +156,24 @@ class Loops:
 
     def _closed(
         self,
-        node: ast.AST,
+        node: ast.For | ast.While,
         found: _Pass,
         names: list[str],
         env: Variables,
-        go: After,
+        ahead: tuple[After, Exits | None],
     ) -> Emit:
         """The loop as a function, its first call, and what follows."""
         owner, where = self._owner, self._owner.text.where(node)
         again, out, test = found.again, found.out, found.test
+        go, exits = ahead
         # Without a test the loop is left by `break` alone, which sees the body's
         # variables; with one, only those from before the loop surely have a value.
         leave = kept = None
         if test is not None:
-            leave, kept = out.arrive(owner, only(found.inside, env), where), set(env)
+            kept, at_end = set(env), only(found.inside, env)
+            leave = owner.block(
+                node.orelse, at_end, lambda e: out.arrive(owner, e, where), exits
+            )
         out.follow(owner, node, env, lambda e: go(only(e, kept)))
 
         def emit() -> Core:
