@@ -1,5 +1,6 @@
 """First runs, which only rules lead: what they run again in budgets near the least."""
 
+import contextlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -106,3 +107,31 @@ def test_little_room_is_not_dearer_than_it_has_to_be(name: str) -> None:
     found = [ran(loss, low + int(share * (high - low))) for share in SHARES]
     again = [report.recomputed / report.steps for report in found]
     assert all(a <= b for a, b in zip(again, most, strict=True)), again
+
+
+def test_what_the_program_holds_too_is_copied_as_far_as_that_fits(
+    accelerated: bool,
+) -> None:
+    """It was run again in any memory; the program may write into it as it likes."""
+
+    def found(under: Any) -> list[Tensor]:
+        torch.manual_seed(0)
+        h, states = torch.randn(40, 16), list[Tensor]()
+        w = torch.randn(16, 16, requires_grad=True)
+        with under:
+            for _ in range(20):
+                h = torch.tanh(h @ w)
+                states.append(h)
+            loss = torch.stack(states).square().sum()
+        if isinstance(under, type(recompute(memory=1))):
+            for state in states:
+                state.data.zero_()
+        return [loss.detach(), *torch.autograd.grad(loss, w)]
+
+    with pytest.raises(BudgetError) as refused:
+        found(recompute(memory=1))
+    plain = found(contextlib.nullcontext())
+    for memory in (refused.value.least, "10MB"):
+        run = recompute(memory=memory)
+        assert all(map(torch.equal, plain, found(run)))
+        assert (run.report.recomputed == 0) == (memory == "10MB")

@@ -1,6 +1,7 @@
 """Choose snapshots during a forward run of unknown length, within a budget.
 
-Rule 1. Everything that autograd saves is kept while it fits: that is the tail.
+Rule 1. Everything that autograd saves is kept while it fits: that is the tail. At the
+end what the program holds, too, which it may overwrite, is copied as far as that fits.
 
 Rule 2. When bytes run out, what was saved first is let go first: a snapshot is put at
 the narrowest position of the next gap, and the values before it are let go, part by
