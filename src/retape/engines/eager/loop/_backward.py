@@ -137,12 +137,13 @@ class LoopSweep:
             stages = -(-length // calls.stage)
             # Of equal stages fewer calls are run again than with a short one at last.
             return Schedule(length, max(1, slots), -(-length // stages))
-        if not self._fits(-1):
+        room = self._room()
+        if not self._fits(-1, room):
             self._look()
-        while len(calls.snapshots) > 1 and self._fits(-2):
+        while len(calls.snapshots) > 1 and self._fits(-2, room):
             calls.give_up(-1)
         length, position = self.length(), self._position
-        if self._fits(-1):
+        if self._fits(-1, room):
             return Schedule(length, 1, length)
         first = position - length
         width = max(1, calls.widest(first, position))
@@ -158,11 +159,11 @@ class LoopSweep:
                 found.append(Schedule(length, slots, stage))
         return min(found, key=lambda each: each.counts().advances)
 
-    def _fits(self, snapshot: int) -> bool:
+    def _fits(self, snapshot: int, room: float) -> bool:
         """Whether all from a snapshot on may be one stage."""
         some = self._calls.snapshots[snapshot].position, self._position
         taken = self._tapes.between(*some) + self._tapes.going_back(*some)
-        return taken <= self._room()
+        return taken <= room
 
     def _room(self) -> float:
         """Bytes for a tape and for the snapshots that are planted."""

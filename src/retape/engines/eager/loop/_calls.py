@@ -313,14 +313,11 @@ class Calls:
     def widest(self, first: int, stop: int) -> int:
         """The most bytes of a snapshot between some calls: what crosses a position."""
         last = {slot: k for k in range(first, stop) for slot in self.reads[k]}
+        made = self.producer
         values = [
-            (
-                max(0, self.producer[slot] + 1 - first),
-                read + 1 - first,
-                self.nbytes[slot],
-            )
+            (max(0, made[slot] + 1 - first), read + 1 - first, self.nbytes[slot])
             for slot, read in last.items()
-            if self.producer[slot] >= 0
+            if made[slot] >= 0
         ]
         return max(running_sums(values, stop - first), default=0)
 
