@@ -43,7 +43,7 @@ def test_every_parameter_has_its_name_and_place(name: str) -> None:
 DEFAULTS = {
     name: value
     for name, value in options("checkpoint").items()
-    if value is not inspect.Parameter.empty
+    if value is not inspect.Parameter.empty and name != "function"
 }
 CASES: list[dict[str, Any]] = [
     {},
@@ -63,6 +63,30 @@ def test_an_option_changes_no_gradient(given: dict[str, Any]) -> None:
     loss.sum().backward()
     want = torch.autograd.grad(((w @ w).tanh() * 2).sum(), w)[0]
     assert torch.equal(w.grad, want)
+
+
+@pytest.mark.parametrize("given", [{}, {"policy": mm}, {"debug": True}])
+def test_without_a_function_it_is_a_decorator(given: dict[str, Any]) -> None:
+    """As PyTorch's is, from 2.15 on."""
+
+    @retape.torch.checkpoint(use_reentrant=False, **given)
+    def layer(a: Any, s: float = 1.0) -> Any:
+        return (a @ a).tanh() * s
+
+    w = torch.linspace(0.1, 0.9, 9).view(3, 3).requires_grad_()
+    with Operators() as ran:
+        layer(w, s=2).sum().backward()
+    want = torch.autograd.grad(((w @ w).tanh() * 2).sum(), w)[0]
+    assert torch.equal(w.grad, want) and layer.__name__ == "layer"
+    assert ran.calls.count(torch.ops.aten.tanh.default) == 2
+    with pytest.raises(retape.PlanError, match="decorator above a function"):
+        retape.torch.checkpoint()(3)  # pyright: ignore
+
+
+def test_hooks_of_what_is_saved_are_not_said_to_be_respected() -> None:
+    w = torch.ones(3, requires_grad=True)
+    with pytest.raises(retape.UnsupportedError, match="leave the option out"):
+        retape.torch.checkpoint(torch.sin, w, respect_saved_tensors_hooks=True)
 
 
 POLICIES: dict[str, Any] = {

@@ -42,6 +42,11 @@ _KEPT = (
 )
 
 
+# Made here, since up to 2.12 PyTorch ends in an assertion of its own where a tensor is
+# made below its transforms.
+_NO_VALUES = torch.empty(0)
+
+
 def _functorch() -> Any:
     """PyTorch's transforms, which its stubs leave out."""
     return vars(torch._C)["_functorch"]
@@ -130,7 +135,7 @@ class Levels:
     def _probe(self, level: int) -> Tensor:
         found = self._probes.get(level)
         if found is None or _functorch().maybe_get_level(found) != level:
-            found = _functorch()._wrap_for_grad(torch.empty(0), level)
+            found = _functorch()._wrap_for_grad(_NO_VALUES, level)
             self._probes[level] = found
         return found
 

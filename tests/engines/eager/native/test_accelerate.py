@@ -78,7 +78,8 @@ def test_repeated_calls_do_not_reach_python() -> None:
     forget()
     compiled = calls_in(chain)
     retape.torch.accelerate(False)
-    assert 5 * compiled < python
+    # 5.1 times as many; 4.8 on Python 3.12, whose comprehensions are no calls.
+    assert 4.5 * compiled < python
 
 
 def test_an_overwritten_parameter_is_found_when_accelerated(accelerated: bool) -> None:

@@ -7,8 +7,8 @@ once, and any generator is restored.
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, TypeVar, overload
 
 from torch.utils import checkpoint as pytorch
 
@@ -16,7 +16,7 @@ from retape._arguments import word_of
 from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits, check_callable
 from retape.engines.eager._torch_compile import being_compiled
-from retape.engines.eager.api._recompute import Recomputation
+from retape.engines.eager.api._recompute import P, Recomputation
 from retape.engines.eager.record._policy import (
     Policy,
     SelectivePolicy,
@@ -27,6 +27,7 @@ R = TypeVar("R")
 WHOLE = Limits(memory=None, snapshots=1, stage=2**62, keep_tail=False)
 
 
+@overload
 def checkpoint(
     function: Callable[..., R],
     *args: Any,
@@ -36,13 +37,40 @@ def checkpoint(
     debug: bool = False,
     context_fn: Callable[..., Any] | None = None,
     early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
     policy: Policy | None = None,
     **kwargs: Any,
-) -> R:
+) -> R: ...
+@overload
+def checkpoint(
+    function: None = None,
+    *,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    determinism_check: str = "default",
+    debug: bool = False,
+    context_fn: Callable[..., Any] | None = None,
+    early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
+    policy: Policy | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def checkpoint(
+    function: Callable[..., Any] | None = None,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    determinism_check: str = "default",
+    debug: bool = False,
+    context_fn: Callable[..., Any] | None = None,
+    early_stop: bool = True,
+    respect_saved_tensors_hooks: bool | None = None,
+    policy: Policy | None = None,
+    **kwargs: Any,
+) -> Any:
     """Call a function, keeping only its inputs for the backward.
 
     Args:
-        function: What to call.
+        function: What to call. Without one the result is a decorator with the options.
         *args: Its arguments.
         use_reentrant: Accepted; there is one implementation.
         preserve_rng_state: Accepted; random state is always restored.
@@ -51,6 +79,8 @@ def checkpoint(
         context_fn: `create_selective_checkpoint_contexts` with its policy or list of
             operators, as PyTorch's function takes it, or contexts without effect.
         early_stop: Accepted; only what the backward asks for is ever recomputed.
+        respect_saved_tensors_hooks: Hooks around the call are not called for what
+            `policy` keeps, which `False` says, and `True` is refused.
         policy: Operators whose results are kept, as one or more overloads or a
             function from an overload to a boolean; `matrix_products` is one. Or
             `names`, for regions that are kept.
@@ -64,7 +94,8 @@ def checkpoint(
             `context_fn` are both given, one of them is no policy, or `function` cannot
             be called.
         UnsupportedError: If an option has no counterpart inside of a function that
-            `torch.compile` compiles, where this is PyTorch's own checkpoint.
+            `torch.compile` compiles, where this is PyTorch's own checkpoint; or with
+            `respect_saved_tensors_hooks=True`.
         DeterminismError: In the backward, with `debug`, if a recomputed value differs.
 
     Examples:
@@ -74,9 +105,24 @@ def checkpoint(
         >>> torch.equal(w.grad, w.detach().cos())
         True
     """
+    if respect_saved_tensors_hooks:
+        raise UnsupportedError(
+            "`respect_saved_tensors_hooks=True`: what a checkpoint keeps is in no "
+            "graph that such hooks see. Write them inside of the checkpoint, around a "
+            "part of the function, or leave the option out."
+        )
+    if function is None and not args:
+        options = {
+            "determinism_check": determinism_check,
+            "debug": debug,
+            "context_fn": context_fn,
+            "policy": policy,
+        }
+        return partial(_as_decorator, options)
     del use_reentrant, preserve_rng_state, early_stop
     policy = as_collection(policy)
-    check_callable(function, "Pass the function first, and then its arguments.")
+    call: Any = function
+    check_callable(call, "Pass the function first, and then its arguments.")
     values = "; for a check of values pass `debug=True`"
     word_of("determinism_check", determinism_check, ("default", "none"), values)
     if policy is not None and context_fn is not None:
@@ -88,16 +134,26 @@ def checkpoint(
             "context_fn": context_fn,
             "policy": policy,
         }
-        return _inside_of_compiled(function, args, kwargs, options)
+        return _inside_of_compiled(call, args, kwargs, options)
     contexts: tuple[Any, ...] = () if context_fn is None else context_fn()
     # PyTorch's own default makes contexts that do nothing.
     if all(isinstance(each, nullcontext) for each in contexts):
         with Recomputation(WHOLE, verify=debug, policy=policy):
-            return function(*args, **kwargs)
+            return call(*args, **kwargs)
     selective = SelectivePolicy(contexts[0])
     # The mode is outside of the recorder, so it sees what the recorder runs.
     with selective, Recomputation(WHOLE, verify=debug, policy=selective.keeps):
-        return function(*args, **kwargs)
+        return call(*args, **kwargs)
+
+
+def _as_decorator(options: Mapping[str, Any], function: Callable[..., R]) -> Any:
+    check_callable(function, "Put the decorator above a function.")
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> R:
+        return checkpoint(partial(function, *args, **kwargs), **options)
+
+    return called
 
 
 def _inside_of_compiled(
