@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from transformers import (
+    Trainer,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -94,13 +95,12 @@ class RetapeCallback(TrainerCallback):
         self._budget.end()
 
 
-def _code_of_training() -> CodeType:
-    """The code of the loop that has called its callbacks: an error ends it unsaid."""
-    frame = sys._getframe(1)
-    callbacks = (__name__, TrainerCallback.__module__)
-    while frame.f_back is not None and frame.f_globals.get("__name__") in callbacks:
+def _code_of_training() -> CodeType | None:
+    """The code of the trainer's loop, which an error ends unsaid, if there is one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not isinstance(frame.f_locals.get("self"), Trainer):
         frame = frame.f_back
-    return frame.f_code
+    return None if frame is None else frame.f_code
 
 
 def _refuse_what_hides_the_forward(args: TrainingArguments) -> None:

@@ -252,12 +252,22 @@ def test_bytes_on_the_host_are_told_apart() -> None:
     assert device.prediction.host_bytes is None
 
 
-def test_the_start_of_a_stage_waits_on_the_host_too() -> None:
-    # While the end is unknown: a slot more, as the buffer in the program has.
-    told = retape.jax.explain(searched, X, plan=PLAN)
-    device, slots = retape.jax.explain(searched, X, plan=SAME), told.snapshots + 1
-    program = str(jax.make_jaxpr(gradient("while"))(X))
-    assert f"[{slots},2,3] = retape_host_allocate" in program
+@pytest.mark.parametrize(("sines", "waiting"), [(1, 0), (50, 1)])
+def test_the_start_of_a_stage_waits_on_the_host_too(sines: int, waiting: int) -> None:
+    """A slot more while the end is unknown, as it is not if steps are counted first."""
+
+    def fun(x: Any) -> Any:
+        def step(v: Any) -> Any:
+            for _ in range(sines):
+                v = v / 1.3 + 0.05 * jnp.sin(v)
+            return v
+
+        return lax.while_loop(lambda v: v.sum() > 1, step, x).sum()
+
+    told = retape.jax.explain(fun, X, plan=PLAN)
+    device, slots = retape.jax.explain(fun, X, plan=SAME), told.snapshots + waiting
+    marked = jax.grad(retape.jax.checkpointed(fun, plan=PLAN))
+    assert f"[{slots},2,3] = retape_host_allocate" in str(jax.make_jaxpr(marked)(X))
     assert told.host_bytes == slots * X.nbytes
     assert told.peak_bytes == device.peak_bytes - told.host_bytes
 
