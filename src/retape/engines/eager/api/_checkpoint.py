@@ -111,16 +111,16 @@ def checkpoint(
             "graph that such hooks see. Write them inside of the checkpoint, around a "
             "part of the function, or leave the option out."
         )
+    policy = as_collection(policy)
+    options = {
+        "determinism_check": determinism_check,
+        "debug": debug,
+        "context_fn": context_fn,
+        "policy": policy,
+    }
     if function is None and not args:
-        options = {
-            "determinism_check": determinism_check,
-            "debug": debug,
-            "context_fn": context_fn,
-            "policy": policy,
-        }
         return partial(_as_decorator, options)
     del use_reentrant, preserve_rng_state, early_stop
-    policy = as_collection(policy)
     call: Any = function
     check_callable(call, "Pass the function first, and then its arguments.")
     values = "; for a check of values pass `debug=True`"
@@ -128,12 +128,6 @@ def checkpoint(
     if policy is not None and context_fn is not None:
         raise PlanError("`policy` and `context_fn` both say what to keep; give one.")
     if being_compiled():
-        options = {
-            "determinism_check": determinism_check,
-            "debug": debug,
-            "context_fn": context_fn,
-            "policy": policy,
-        }
         return _inside_of_compiled(call, args, kwargs, options)
     contexts: tuple[Any, ...] = () if context_fn is None else context_fn()
     # PyTorch's own default makes contexts that do nothing.
