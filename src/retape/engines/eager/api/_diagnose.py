@@ -15,8 +15,9 @@ from retape._errors import GradientTypeError
 from retape._reads import closure_of, globals_of
 from retape.driver._health import LOOKS, Health, check_growth, grows
 from retape.engines.eager._errors import DeterminismError
-from retape.engines.eager.health._find_operator import find_derivative, find_value
-from retape.engines.eager.health._graph import largest, operators, sizes, watch
+from retape.engines.eager.health._find_operator import find
+from retape.engines.eager.health._graph import largest, operators, sizes
+from retape.engines.eager.trace._random_state import present_generators
 
 
 def diagnose(
@@ -68,23 +69,15 @@ def diagnose(
     value = call()
     nodes, leaves = operators(value)
     per = max(1, -(-len(nodes) // LOOKS))
-    rows = watch(nodes, per)
+    looks = [_sizes_behind(node) for node in nodes[::per]]
     del nodes  # they hold what was saved
     grads = torch.autograd.grad(value, leaves, allow_unused=True)
-    norms = tuple(largest(n for pair in row for n in pair) for row in rows)
-    number = value.item()
-    if (
-        isfinite(number)
-        and isfinite(largest(sizes(grads)))
-        and not grows(norms, growth)
-    ):
+    norms, loss = tuple(map(largest, looks)), value.item()
+    if isfinite(loss) and isfinite(largest(sizes(grads))) and not grows(norms, growth):
         return Health(norms, per, None, steps_per_look=per)
     del grads, value
     before.restore()
-    fault = None if isfinite(number) else find_value(call)
-    if fault is None:
-        before.restore()
-        fault = find_derivative(call, growth)
+    fault = find(call, growth, forward=not isfinite(loss))
     if fault is None:
         raise DeterminismError(
             "A gradient was NaN, infinite or too large, and it was sound when the "
@@ -92,6 +85,14 @@ def diagnose(
             "time: seed NumPy and Python inside of it."
         )
     return Health(norms, per, fault, steps_per_look=per)
+
+
+def _sizes_behind(node: Any) -> list[Tensor]:
+    """The extremes of what comes to a node, filled in by a backward."""
+    found: list[Tensor] = []
+    # Whether they are large is asked afterwards: nobody waits for a device.
+    node.register_prehook(lambda grads: found.extend(sizes(grads)))
+    return found
 
 
 def _checked_loss(value: Any) -> Tensor:
@@ -121,9 +122,7 @@ class _Before:
     """
 
     def __init__(self, function: Any, args: Any) -> None:
-        self._state = torch.get_rng_state()
-        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-        self._cuda = torch.cuda.get_rng_state_all() if cuda else None
+        self._states = [(each, each.get_state()) for each in present_generators()]
         self._buffers: dict[Tensor, Tensor] = {
             buffer: buffer.detach().clone()
             for module in set(_modules(function, args))
@@ -132,9 +131,8 @@ class _Before:
 
     def restore(self) -> None:
         """Put all of them back."""
-        torch.set_rng_state(self._state)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state_all(self._cuda)
+        for generator, state in self._states:
+            generator.set_state(state)
         with torch.no_grad():
             for buffer, value in self._buffers.items():
                 buffer.copy_(value)

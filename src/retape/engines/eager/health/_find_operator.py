@@ -1,17 +1,18 @@
 """Find the operator at which a gradient goes wrong, in a second run of the program.
 
-Forwards every operator's results are looked at. For the way back autograd is asked to
-note the line of each operator, modules say which of them are theirs, and after each
-operator of the backward its cotangents are looked at.
+Autograd is asked to note the line of each operator. What is not finite in the forward
+is followed to the operator that it came of; on the way back the cotangents are looked
+at after each operator.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from math import inf, isfinite, nan
-from typing import Any, NamedTuple
+from traceback import format_stack
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,41 +22,23 @@ from torch.utils._pytree import tree_leaves
 from retape.driver._health import Fault
 from retape.engines.eager.health._graph import (
     Grads,
-    Line,
     Modules,
-    calling_line,
     is_of_leaf,
     largest,
-    line_of,
-    module_of,
+    made_so_far,
     number,
     operators,
+    program_line,
     sizes,
 )
 from retape.storage._trees._magnitude import described
 
-
-class BadValue(NamedTuple):
-    """The operator that made a value which is not finite.
-
-    Attributes:
-        operation: Its name.
-        place: Where the program calls it.
-        module: That it is in.
-        operands: Types and ranges of what it was given.
-        results: What is not finite, and the result before it. Which of them have a
-            derivative shows when the program is through.
-    """
-
-    operation: str
-    place: Line
-    module: str
-    operands: str
-    results: list[Tensor]
+_ORIGIN = "_retape_not_finite"
+"""Hung on the storage of what is not finite: the fault, or `None` if it is meant."""
 
 
-class FirstBadValue(TorchDispatchMode):
-    """Looks at every operator for one that makes what is not finite.
+class Origins(TorchDispatchMode):
+    """Follows what is not finite to the operator that it came of.
 
     Infinity may be meant, as in a mask: so is what the program writes itself, or is
     given. NaN that comes of it, a softmax of nothing but -inf, is found all the same.
@@ -67,61 +50,47 @@ class FirstBadValue(TorchDispatchMode):
     def __init__(self, modules: Modules) -> None:
         super().__init__()
         self._modules = modules
-        self._latest: Tensor | None = None
-        self._spoilt: BadValue | None = None
-        self._undefined: BadValue | None = None
-
-    @property
-    def found(self) -> BadValue | None:
-        """The operator that made NaN, or the infinity that it came of, not meant."""
-        return self._undefined or self._spoilt
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         del types
         given = _numbers((args, kwargs))
-        if self._undefined is not None or not given:
-            return func(*args, **(kwargs or {}))
-        bad = [t for t in given if not _is_finite(t)]
+        bad = [tensor for tensor in given if not _is_finite(tensor)]
         undefined = any(map(_is_nan, bad))
+        origin = next(filter(None, map(origin_of, bad)), None)
         result = func(*args, **(kwargs or {}))
-        made = _numbers(result)
-        worse = [t for t in made if not _is_finite(t)]
-        if worse:
-            meant = _writes_infinity(args) if not bad else not any(map(_is_made, bad))
-            nan = any(map(_is_nan, worse)) and not undefined
-            if nan or not (bad or meant):
-                self._note(str(func), given, made, nan and (meant or not bad))
-            if not meant:
-                for tensor in worse:
-                    setattr(tensor, _MADE, True)
-        self._latest = made[0] if made else self._latest
+        made = [tensor for tensor in _numbers(result) if not _is_finite(tensor)]
+        if made and given:
+            meant = bool(bad) or _writes_infinity(args)
+            undefined = not undefined and any(map(_is_nan, made))
+            if origin is None and (undefined or not meant):
+                # In place, the operands are what was made of them.
+                kept = [t for t in given if all(t is not m for m in _numbers(result))]
+                origin = self._origin(func, kept)
+            for tensor in made:
+                setattr(tensor.untyped_storage(), _ORIGIN, origin)
         return result
 
-    def _note(
-        self, name: str, given: list[Tensor], made: list[Tensor], final: bool
-    ) -> None:
-        # In place, the operands are what was made of them.
-        kept = [t for t in given if all(t is not m for m in made)]
-        found = BadValue(
-            name.removeprefix("aten."),
-            calling_line(),
-            self._modules.current(),
-            described(tuple(kept)),
-            [m for m in (*made, self._latest) if m is not None],
+    def _origin(self, func: Any, given: Sequence[Tensor]) -> Fault:
+        place = program_line(format_stack())
+        return Fault(
+            kind="forward",
+            step=made_so_far(),  # its own node included; how many lead to the loss
+            steps=0,  # shows when the program is through
+            before=nan,
+            after=inf,
+            operation=str(func).removeprefix("aten."),
+            line=place.line,
+            text=place.text,
+            operands=described(tuple(given)),
+            variable=self._modules.current(),
         )
-        self._spoilt = self._spoilt or found
-        if final:
-            self._undefined = found
 
 
-_MADE = "_retape_not_finite"
-"""Hung on a tensor that an operator made of finite ones."""
-
-
-def _is_made(tensor: Tensor) -> bool:
-    return hasattr(tensor, _MADE)
+def origin_of(tensor: Tensor) -> Fault | None:
+    """The operator that a tensor came of, if it is not finite and not meant to be."""
+    return getattr(tensor.untyped_storage(), _ORIGIN, None)
 
 
 def _is_finite(tensor: Tensor) -> bool:
@@ -154,91 +123,59 @@ class _Found(Exception):
         self.fault = fault
 
 
-def find_value(call: Callable[[], Tensor]) -> Fault | None:
-    """The operator that makes a value which is not finite; `None` if there is none."""
-    with Modules() as modules, FirstBadValue(modules) as mode:
-        value = call()
-    if mode.found is None:
-        return None
-    nodes, _ = operators(value)
-    return _forward(mode.found, [number(node) for node in nodes])
+def find(call: Callable[[], Tensor], growth: float, forward: bool) -> Fault | None:
+    """The operator that spoils a gradient; `None` if there is none.
 
-
-def _forward(found: BadValue, numbers: list[int]) -> Fault:
-    made = [result.grad_fn for result in found.results if result.grad_fn is not None]
-    last = number(made[0]) if made else -1
-    return Fault(
-        kind="forward",
-        step=max(0, sum(n <= last for n in numbers) - 1),
-        steps=len(numbers),
-        before=nan,
-        after=inf,
-        operation=found.operation,
-        line=found.place.line,
-        text=found.place.text,
-        operands=found.operands,
-        variable=found.module,
-    )
-
-
-def find_derivative(call: Callable[[], Tensor], growth: float) -> Fault | None:
-    """The operator, the first on the way back, that spoils a cotangent."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Anomaly Detection has been enabled")
-        noted = torch.autograd.set_detect_anomaly(True, check_nan=False)
-    with noted, Modules():
+    Args:
+        call: Makes the loss.
+        growth: How many times larger than at the loss cotangents may become.
+        forward: Whether the loss itself was not finite.
+    """
+    modules = Modules()
+    noted = torch.autograd.set_detect_anomaly(True, check_nan=False)
+    with noted, modules, Origins(modules) if forward else nullcontext():
         value = call()
     nodes, leaves = operators(value)
-    search = _Search(growth, len(nodes))
+    origin = None if isfinite(value.item()) else origin_of(value)
+    if origin is not None:
+        step = sum(number(node) < origin.step for node in nodes) - 1
+        return replace(origin, step=max(0, step), steps=len(nodes))
+
+    def looking(step: int, node: Any) -> Callable[[Grads, Grads], None]:
+        # A gradient of a leaf is a sum over all places where it is read.
+        inner = [not is_of_leaf(before) for before, _ in node.next_functions]
+
+        def look(made: Grads, given: Grads) -> None:
+            after = largest(sizes(made))
+            passed = (g for g, kept in zip(made, inner, strict=False) if kept)
+            # The cotangent of the loss is 1.
+            if isfinite(after) and largest(sizes(passed)) <= growth:
+                return
+            place = program_line(node.metadata["traceback_"])
+            raise _Found(
+                Fault(
+                    kind="growth" if isfinite(after) else "reverse",
+                    step=step,
+                    steps=len(nodes),
+                    before=largest(sizes(given)),
+                    after=after,
+                    operation=node.name(),
+                    line=place.line,
+                    text=place.text,
+                    operands=_operands(node, given),
+                    variable=modules.around(number(node)),
+                )
+            )
+
+        return look
+
     for step, node in enumerate(nodes):
-        node.register_hook(search.hook(step, node))
+        node.register_hook(looking(step, node))
     try:
         torch.autograd.grad(value, leaves, allow_unused=True)
     except _Found as found:
         return found.fault
     return None
-
-
-class _Search:
-    """What is allowed on the way back."""
-
-    def __init__(self, growth: float, steps: int) -> None:
-        self.growth, self.steps, self.first = growth, steps, 0.0
-
-    def hook(self, step: int, node: Any) -> Callable[[Any, Any], None]:
-        """What is done after the derivative of an operator was taken."""
-        # A gradient of a leaf is a sum over all places where it is read.
-        inner = [not is_of_leaf(before) for before, _ in node.next_functions]
-
-        def look(made: Grads, given: Grads) -> None:
-            before, after = largest(sizes(given)), largest(sizes(made))
-            self.first = self.first or before
-            passed = largest(
-                sizes(g for g, kept in zip(made, inner, strict=False) if kept)
-            )
-            if not isfinite(after) or passed > self.growth * self.first:
-                fault = _reverse(step, self.steps, node, before, after, given)
-                raise _Found(fault)
-
-        return look
-
-
-def _reverse(
-    step: int, steps: int, node: Any, before: float, after: float, given: Grads
-) -> Fault:
-    place = line_of(node)
-    return Fault(
-        kind="growth" if isfinite(after) else "reverse",
-        step=step,
-        steps=steps,
-        before=before,
-        after=after,
-        operation=node.name(),
-        line=place.line,
-        text=place.text,
-        operands=_operands(node, given),
-        variable=module_of(node),
-    )
 
 
 def _operands(node: Any, given: Grads) -> str:

@@ -1,19 +1,17 @@
 """Autograd's graph: its operators in their order, and where they come from.
 
-Lines of the user's program stand among those of PyTorch and of this library; modules
-are noted while the program runs.
+Autograd counts the operators of a thread as it makes their nodes, and notes the lines
+that led to each when asked to. Which module one is in is told by that count.
 """
 
 from __future__ import annotations
 
-import linecache
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from inspect import currentframe
+from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
-from traceback import walk_stack
 from typing import Any, NamedTuple
 
 import torch
@@ -23,11 +21,9 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.utils._pytree import tree_leaves
 
 Grads = Sequence[Tensor | None]
-
-_FUNCTIONS: Any = vars(torch._C)["_functions"]
+made_so_far = vars(torch._C)["_autograd"]._get_sequence_nr
 
 
 def operators(value: Tensor) -> tuple[list[Any], list[Tensor]]:
@@ -54,7 +50,7 @@ def operators(value: Tensor) -> tuple[list[Any], list[Tensor]]:
 def is_of_leaf(node: Any) -> bool:
     """Tell whether a node adds to the gradient of a leaf."""
     # Not by `variable`: a function of the user's may keep something of that name.
-    return type(node) is _FUNCTIONS.AccumulateGrad
+    return node is not None and node.name() == "torch::autograd::AccumulateGrad"
 
 
 def number(node: Any) -> int:
@@ -79,26 +75,6 @@ def largest(found: Iterable[Tensor]) -> float:
     return most
 
 
-def watch(nodes: Sequence[Any], per: int) -> list[list[Any]]:
-    """Note how large cotangents of every `per`-th operator's results are.
-
-    Returns:
-        Pairs of the least and the largest number, to be filled by a backward.
-    """
-    rows: list[list[Any]] = [[] for _ in range(0, len(nodes), per)]
-
-    def note(row: list[Any]) -> Callable[[Any], None]:
-        def hook(grads: Any) -> None:
-            # Whether they are large is asked afterwards: nobody waits for a device.
-            row.append(sizes(grads))
-
-        return hook
-
-    for row, node in zip(rows, nodes[::per], strict=True):
-        node.register_prehook(note(row))
-    return rows
-
-
 def _counts(grad: Tensor) -> bool:
     return grad.numel() > 0 and (grad.is_floating_point() or grad.is_complex())
 
@@ -112,9 +88,7 @@ def _extremes(grad: Tensor) -> Sequence[Tensor]:
 
 _FOLDERS = Path(torch.__file__).parent, Path(__file__).parents[3]
 _LIBRARIES = tuple(f"{each}/" for f in _FOLDERS for each in (f, f.resolve()))
-_FRAME = re.compile(r'\s*File "(.*)", line (\d+), in (.*)')
-_TRACEBACK = "traceback_"
-"""The key under which autograd keeps the lines that led to a node, when asked to."""
+_FRAME = re.compile(r'\s*File "(.*)", line (\d+), in (.*)\n\s*(.*)')
 
 
 class Line(NamedTuple):
@@ -124,45 +98,33 @@ class Line(NamedTuple):
     text: str
 
 
-def line_of(node: Any) -> Line:
-    """Where the program called the operator of a node, made while autograd noted it."""
-    frames = (_FRAME.match(each) for each in reversed(node.metadata[_TRACEBACK]))
-    for frame in frames:
-        if frame and not _is_of_library(frame[1]):
-            return _line(frame[1], int(frame[2]), frame[3])
+def program_line(frames: Sequence[str]) -> Line:
+    """The innermost line that is the program's, of what `format_stack` gives.
+
+    Autograd keeps that for each node, among those of PyTorch and of this library.
+    """
+    for frame in map(_FRAME.match, reversed(frames)):
+        if frame and not frame[1].startswith(("<frozen", *_LIBRARIES)):
+            return Line(f"{frame[1]}:{frame[2]} ({frame[3]})", frame[4])
     return Line("", "")
 
 
-def calling_line() -> Line:
-    """Where the program called the operator that runs."""
-    for frame, at in walk_stack(currentframe()):
-        code = frame.f_code
-        if not _is_of_library(code.co_filename):
-            return _line(code.co_filename, at, code.co_name)
-    return Line("", "")
+@dataclass(slots=True)
+class _ModuleCall:
+    """A call of a module's, and how many nodes there were before it and after it."""
 
-
-def _is_of_library(path: str) -> bool:
-    return path.startswith(("<frozen", *_LIBRARIES))
-
-
-def _line(path: str, number: int, function: str) -> Line:
-    text = linecache.getline(path, number).strip()
-    return Line(f"{path}:{number} ({function})", text)
-
-
-_KEY = "retape_module"
+    module: Module
+    root: Module
+    start: int
+    stop: float = inf
 
 
 class Modules:
-    """A context in which each node of autograd's graph learns its innermost module.
-
-    When a module is done, the nodes that its results were made by, after what it was
-    given, are its own, unless a module inside of it took them already.
-    """
+    """A context that notes which nodes of autograd's are made in calls of modules."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[Module, int]] = []
+        self._calls: list[_ModuleCall] = []
+        self._open: list[_ModuleCall] = []
         self._hooks = ExitStack()
 
     def __enter__(self) -> Modules:
@@ -176,32 +138,28 @@ class Modules:
         self._hooks.close()
 
     def current(self) -> str:
-        """The path of the innermost module that runs."""
-        if not self._open:
-            return ""
-        root, inner = self._open[0][0], self._open[-1][0]
-        path = next((name for name, m in root.named_modules() if m is inner), "")
-        kind = type(inner).__name__
-        return f"{path} ({kind})" if path else kind
+        """The path of the innermost module that runs, and its class; empty if none."""
+        return _path(self._open[-1:])
+
+    def around(self, number: int) -> str:
+        """The same of the one that made a node."""
+        # The innermost one was begun last.
+        return _path([c for c in self._calls if c.start <= number < c.stop][-1:])
 
     def _enter_module(self, module: Module, args: Any) -> None:
-        nodes = (getattr(leaf, "grad_fn", None) for leaf in tree_leaves(args))
-        numbers = [number(node) for node in nodes if node is not None]
-        self._open.append((module, max(numbers, default=-1)))
+        del args
+        root = self._open[0].module if self._open else module
+        self._calls.append(_ModuleCall(module, root, made_so_far()))
+        self._open.append(self._calls[-1])
 
     def _leave_module(self, module: Module, args: Any, output: Any) -> None:
-        del args
-        path, (_, first) = self.current(), self._open.pop()
-        waiting = [getattr(leaf, "grad_fn", None) for leaf in tree_leaves(output)]
-        while waiting:
-            node: Any = waiting.pop()
-            if node is None or is_of_leaf(node) or number(node) <= first:
-                continue
-            if _KEY not in node.metadata:
-                node.metadata[_KEY] = path
-                waiting += [before for before, _ in node.next_functions]
+        del module, args, output
+        self._open.pop().stop = made_so_far()
 
 
-def module_of(node: Any) -> str:
-    """The path of the module that made a node, and its class; empty if none did."""
-    return node.metadata.get(_KEY, "")
+def _path(calls: Sequence[_ModuleCall]) -> str:
+    for call in calls:
+        kind, names = type(call.module).__name__, call.root.named_modules()
+        path = next((name for name, each in names if each is call.module), "")
+        return f"{path} ({kind})" if path else kind
+    return ""
