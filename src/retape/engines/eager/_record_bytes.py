@@ -59,10 +59,11 @@ def record_size(run: Any) -> RecordSize:
     if run.compiled:  # one object for each number, and a list of them
         numbers = max(len(trace.producer), len(run.handle_steps))
         numbers += numbers // 4
+    foreign = sum(note.input is not None for note in trace.notes.values())
     bare = (
         sum(map(getsizeof, tables))
         + _INT * numbers
-        + (_NOTE + _INPUT) * len(trace.foreign)
+        + (_NOTE + _INPUT) * foreign
         + _HANDLE * run.living
         + _STEP * len(trace.steps)
         + _SIGNATURE * len(trace.signatures)

@@ -191,8 +191,8 @@ class Columns:
         """
         trace, known = self._trace, dict[Any, int]()
         given = 2 * self.nbytes[self.read] + (self.made[self.read] < 0)
-        begins, gradients = self.begins.tolist(), trace.gradients.items()
-        apart = {slot for slot, gradient in gradients if gradient.apart >= 0}
+        begins, notes = self.begins.tolist(), trace.notes.items()
+        apart = {slot for slot, note in notes if note.apart >= 0}
         found = np.zeros(self.length, dtype=np.int64)
         for index, (signature, reads, first, writes) in enumerate(trace.steps):
             if signature.passive:

@@ -27,10 +27,7 @@ def cotangent_bytes(
         if flag:  # several reads of one slot have a cotangent each
             largest = max(largest, size)
             inputs[slot] = inputs.get(slot, 0) + (size if lean else max(size, results))
-    gradients = ((slot, trace.gradients.get(slot)) for slot in inputs)
-    summed = (
-        trace.nbytes[s] for s, known in gradients if known and known.apart > index
-    )
+    summed = (trace.nbytes[s] for s in inputs if trace.noted(s).apart > index)
     formula = results + _formula_bytes(trace, signature, reads, made, largest)
     cotangents = sum(_given_back(trace, *each) for each in inputs.items())
     return cotangents + max(formula, *summed, 0)

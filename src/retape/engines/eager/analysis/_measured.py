@@ -183,11 +183,12 @@ def whole_mark(run: Run) -> int:
 def outside_bytes(run: Run) -> int:
     """Bytes that are there although nothing of ours holds them: the program does."""
     trace = run.trace
-    held, received = trace.held.storages, trace.received
+    held, notes = trace.held.storages, trace.notes
     there = [*held.values(), *trace.tail.partial.values()]
     ours = {each._cdata: each.nbytes() for each in there}
-    for slot in received:  # they are among the bytes that are kept
-        ours.pop(held[slot]._cdata, None)
+    for slot, note in notes.items():
+        if note.received:  # they are among the bytes that are kept
+            ours.pop(held[slot]._cdata, None)
     return max(0, trace.counter.live - trace.kept_bytes - sum(ours.values()))
 
 
@@ -298,7 +299,7 @@ def _gradient_bytes(run: Run) -> int:
         slot
         for step in trace.steps
         for slot, seen in zip(step.reads, step.signature.geometries, strict=True)
-        if slot in trace.gradients and seen is not trace.gradients[slot].whole
+        if trace.noted(slot).first_read >= 0 and seen is not trace.noted(slot).whole
     }
     return max((trace.nbytes[slot] for slot in viewed), default=0)
 

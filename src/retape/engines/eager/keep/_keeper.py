@@ -168,10 +168,10 @@ class Keeper:
         trace, copied = self._run.trace, 0
         free: float | None = None if self.room is not None else 0
         for slot, storage in list(trace.held.storages.items()):
-            if slot in trace.received and trace.last_read[slot] < 0:
+            if trace.noted(slot).received and trace.last_read[slot] < 0:
                 # It may still be on its way. As in plain PyTorch, what autograd saved
                 # of it is the tensor itself.
-                if not trace.received[slot].saved:
+                if not trace.noted(slot).saved:
                     trace.forget_received(slot)
             elif storage_refcount(storage) > 1:
                 free = self._free() if free is None else free
@@ -235,8 +235,7 @@ class Keeper:
         """Now it is known which parameters are read more than once."""
         trace = self._run.trace
         trace.note_sums_apart()
-        gradients = trace.gradients.values()
-        first = {each.first_read for each in gradients if each.apart >= 0}
+        first = {each.first_read for each in trace.notes.values() if each.apart >= 0}
         room = max((step_cotangents(trace, step) for step in first), default=0)
         trace.memory -= trace.sum_bytes() + trace.state_bytes()
         trace.limit = trace.memory - max(trace.largest, room)

@@ -18,9 +18,10 @@ import torch
 from retape import _native_code as native_code
 from retape.engines.eager.trace._geometry import Geometry
 from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings, Loaded, Tail
+from retape.engines.eager.trace._note import Input, Note
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import Input, Snapshot, Step
+from retape.engines.eager.trace._step import Snapshot, Step
 from retape.engines.eager.trace._trace import Trace
 
 SOURCES = Path(__file__).parent
@@ -29,7 +30,7 @@ _NAME = "_retape_native"
 _TYPES = {
     each.__name__: each
     for each in (
-        Buffer, Counter, Input, Geometry, Handle, Holdings, Run,
+        Buffer, Counter, Input, Geometry, Handle, Holdings, Note, Run,
         Signature, Snapshot, RecomputedValues, Step, Tail, Trace,
     )
 }  # fmt: skip

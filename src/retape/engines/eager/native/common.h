@@ -151,9 +151,9 @@ struct Names {
   X(Run, trace) X(Snapshot, position) X(RecomputedValues, high)                    \
   X(RecomputedValues, left) X(RecomputedValues, low) X(Tail, nbytes)               \
   X(Tail, partial) X(Tail, steps) X(Tail, windows) X(Geometry, native)             \
-  X(Signature, native) X(Trace, held) X(Trace, latest) X(Trace, limit)             \
-  X(Trace, moved) X(Trace, next_cut) X(Trace, opened) X(Trace, saved)              \
-  X(Trace, section) X(Trace, tail)
+  X(Note, filled_as) X(Note, input) X(Signature, native) X(Trace, held)            \
+  X(Trace, latest) X(Trace, limit) X(Trace, next_cut) X(Trace, notes)              \
+  X(Trace, opened) X(Trace, saved) X(Trace, section) X(Trace, tail)
 
 struct Layout {
   PyObject *step_type, *foreign_type, *python_handle_type;

@@ -60,8 +60,9 @@ inline Ref pack(Session& session, PyObject* wrapped) {
   const Ref slot = Ref::borrowed(layout->Buffer_slot(buffer));
   if (session.of_earlier_section(as_int(slot.get()))) return slowly();
   if (item(session.producer.get(), as_int(slot.get())) < 0) {
-    PyObject* known = lookup(session.foreign.get(), slot.get());
-    if (known == nullptr || PyTuple_GET_ITEM(known, 0) != wrapped) return slowly();
+    PyObject* note = lookup(session.notes.get(), slot.get());
+    PyObject* known = note == nullptr ? Py_None : layout->Note_input(note);
+    if (known == Py_None || PyTuple_GET_ITEM(known, 0) != wrapped) return slowly();
     return Ref::borrowed(known);
   }
   const Ref window = Ref::borrowed(session.geometry_of(tensor));

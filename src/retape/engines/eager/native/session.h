@@ -22,7 +22,7 @@ struct Known {
 class Session {
  public:
   // Strong, but for the recorder, which owns the session.
-  Ref trace, run, owner, counter, geometries, held, foreign, tail, steps, producer, nbytes, last_read, roots, handle_steps,
+  Ref trace, run, owner, counter, geometries, held, notes, tail, steps, producer, nbytes, last_read, roots, handle_steps,
       handle_slots, alive, slot_handles, kind_of;
   PyObject *recorder = nullptr, *keeper = nullptr;
   Slot paused, opaque;  // of the recorder
@@ -108,7 +108,7 @@ inline Session::Session(PyObject* trace_, PyObject* run_, PyObject* kind_of_)
       counter(member(trace, "counter")),
       geometries(member(trace, "geometries")),
       held(member(trace, "held")),
-      foreign(member(trace, "foreign")),
+      notes(member(trace, "notes")),
       tail(member(trace, "tail")),
       steps(member(trace, "steps")),
       producer(member(trace, "producer")),

@@ -58,14 +58,20 @@ inline Ref unchanged(PyObject* known) {
   return Ref::borrowed(wrapped);
 }
 
+// `Trace.actual`, borrowed.
+inline PyObject* actual_slot(PyObject* trace, PyObject* slot) {
+  PyObject* note = lookup(layout->Trace_notes(trace), slot);
+  PyObject* filled = note == nullptr ? Py_None : layout->Note_filled_as(note);
+  return filled == Py_None ? slot : filled;
+}
+
 // The tensor of a saved object if it is foreign, or a handle whose value is held.
 inline Ref unpack(PyObject* saved) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(saved)) == layout->foreign_type)
     return unchanged(saved);
   if (current != nullptr || !is_handle(saved)) return Ref();
   PyObject* trace = layout->Run_trace(layout->Handle_run(saved));
-  PyObject* slot = layout->Handle_slot(saved);
-  if (PyObject* actual = lookup(layout->Trace_moved(trace), slot)) slot = actual;
+  PyObject* slot = actual_slot(trace, layout->Handle_slot(saved));
   PyObject* storage = lookup(layout->Tail_partial(layout->Trace_tail(trace)), slot);
   if (storage == nullptr) {
     PyObject* storages = layout->Holdings_storages(layout->Trace_held(trace));
@@ -116,8 +122,7 @@ inline void dropped(PyObject* run, PyObject* handle) {
   PyObject* trace = layout->Run_trace(run);
   const Ref slot = Ref::borrowed(layout->Handle_slot(handle));
   const int64_t which = layout->Handle_number.as_number(handle);
-  PyObject* elsewhere = lookup(layout->Trace_moved(trace), slot.get());
-  const Ref actual = Ref::borrowed(elsewhere == nullptr ? slot.get() : elsewhere);
+  const Ref actual = Ref::borrowed(actual_slot(trace, slot.get()));
   PyByteArray_AS_STRING(layout->Run_alive(run))[which] = 0;
   layout->Run_living.add(run, -1);
   decrement_stages(run, trace, which, actual.get());

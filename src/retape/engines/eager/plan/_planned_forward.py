@@ -164,7 +164,7 @@ class PlannedKeeper(Keeper):
             slot
             for slot, storage in found
             if storage_refcount(storage) > 1
-            and (slot not in run.trace.received or run.trace.last_read[slot] >= 0)
+            and (not run.trace.noted(slot).received or run.trace.last_read[slot] >= 0)
         ]
         outside = outside_bytes(run) + sum(run.trace.nbytes[slot] for slot in shared)
         if outside > plan.outside:

@@ -32,13 +32,13 @@ from retape.engines.eager.record._record_collective import (
 from retape.engines.eager.record._record_operator import record
 from retape.engines.eager.record._replaced import what_has_no_operator
 from retape.engines.eager.trace._holdings import native_for
+from retape.engines.eager.trace._note import Input
 from retape.engines.eager.trace._operator_traits import (
     METADATA,
     OperatorTraits,
     traits_of,
 )
 from retape.engines.eager.trace._run import ForeignView, Run
-from retape.engines.eager.trace._step import Input
 
 _active = threading.local()
 _graph_task = torch._C._current_graph_task_id

@@ -274,7 +274,11 @@ def is_boundary(label: str) -> bool:
 
 def gathered_bytes(trace: Trace) -> int:
     """The bytes of the parameters that a run has read and that get a gradient."""
-    return sum(trace.nbytes[slot] for slot in trace.foreign if slot in trace.gradients)
+    return sum(
+        trace.nbytes[slot]
+        for slot, note in trace.notes.items()
+        if note.input is not None and note.first_read >= 0
+    )
 
 
 def has_sharded_modules() -> bool:

@@ -106,7 +106,7 @@ def _read(
     if buffer is None or buffer.owner is not trace.owner:
         buffer = trace.adopt(value, storage)
     elif buffer.uninitialised and (
-        position not in kind.writes or buffer.slot in trace.exposed
+        position not in kind.writes or trace.noted(buffer.slot).exposure is not None
     ):
         trace.look_again(buffer, value)
     slot = buffer.slot
@@ -181,20 +181,9 @@ def _after_writes(
             _resized(trace, buffer, nbytes)
         buffer.slot = trace.new_slot(step, nbytes, root)
         writes.append((old, buffer.slot))
-        if old in trace.gapped:
-            trace.gapped.add(buffer.slot)
-        if trace.exposed or trace.shared:
+        if old in trace.notes or trace.shared:
             trace.after_write(buffer, old, tensor)
-        if trace.moved.get(old) == old:
-            _born(trace, old, buffer.slot, tensor)
     return tuple(writes)
-
-
-def _born(trace: Trace, old: int, new: int, tensor: Tensor) -> None:
-    """A slot that autograd saved before this step gave it a value."""
-    trace.moved[old] = new
-    trace.last_read[new] = trace.last_read[old]
-    trace.add_to_tail(new, tensor.untyped_storage(), trace.geometries.of(tensor))
 
 
 def _resized(trace: Trace, buffer: Buffer, nbytes: int) -> None:
@@ -244,8 +233,9 @@ def _look_closer(
             storage = tensor.untyped_storage()
             slot = getattr(storage, TAG).slot
             if slot >= first and tensor.nbytes != storage.nbytes():
-                trace.gapped.add(slot)  # a kernel that gives a part of what it made
-            trace.prints[slot] = fingerprint_of(trace, slot, storage)
+                # A kernel that gives a part of what it made.
+                trace.note(slot).gapped = True
+            trace.note(slot).checksum = fingerprint_of(trace, slot, storage)
 
 
 def _keep_results(trace: Trace, results: Sequence[Any], first: int) -> None:

@@ -114,7 +114,7 @@ class Replay:
         root = self._roots.get(slot)
         if root is None:
             trace = self._trace
-            known = trace.foreign.get(slot)
+            known = trace.noted(slot).input
             if known is not None:
                 root = known.value()
                 if trace.verify:

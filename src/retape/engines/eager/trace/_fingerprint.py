@@ -40,7 +40,7 @@ def fingerprint(
 
 def fingerprint_of(trace: "Trace", slot: int, storage: torch.UntypedStorage) -> int:
     """A checksum of the value of a slot, gaps that no kernel writes left out."""
-    if slot in trace.gapped:
+    if trace.noted(slot).gapped:
         with below_autograd():
             seen = tensor_on(storage, trace.roots[slot])
             storage = seen.clone(
@@ -69,7 +69,7 @@ def check_replayed(trace: "Trace", index: int, slot: int, root: torch.Tensor) ->
     Raises:
         DeterminismError: If they differ.
     """
-    expected = trace.prints.get(slot)
+    expected = trace.noted(slot).checksum
     if expected is None:
         return
     if fingerprint_of(trace, slot, root.untyped_storage()) != expected:
@@ -87,9 +87,11 @@ def check_foreign(trace: "Trace", slot: int) -> None:
     Raises:
         MutationError: If it differs.
     """
-    tensor, expected = trace.foreign[slot].tensor, trace.prints.get(slot)
-    if expected is not None and fingerprint(tensor.untyped_storage()) != expected:
-        raise MutationError(_rewritten(tensor))
+    known, expected = trace.noted(slot).input, trace.noted(slot).checksum
+    if known is None or expected is None:
+        return
+    if fingerprint(known.tensor.untyped_storage()) != expected:
+        raise MutationError(_rewritten(known.tensor))
 
 
 def check_exposed(trace: "Trace", needed: Iterable[int]) -> None:
@@ -100,10 +102,10 @@ def check_exposed(trace: "Trace", needed: Iterable[int]) -> None:
     """
     for step in (trace.steps[index] for index in needed):
         for slot, seen in zip(step.reads, step.signature.geometries, strict=True):
-            known = trace.foreign.get(slot)
-            if known is not None and slot in trace.exposed:
-                tensor = known.value()
-                if not trace.exposed[slot].agrees(tensor.untyped_storage(), seen):
+            note = trace.noted(slot)
+            if note.input is not None and note.exposure is not None:
+                tensor = note.input.value()
+                if not note.exposure.agrees(tensor.untyped_storage(), seen):
                     raise MutationError(_rewritten(tensor))
 
 

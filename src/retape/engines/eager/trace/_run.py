@@ -25,8 +25,9 @@ from retape.engines.eager.trace._geometry import (
     view_through,
 )
 from retape.engines.eager.trace._holdings import TAG, Tail
+from retape.engines.eager.trace._note import Input
 from retape.engines.eager.trace._report import Tally
-from retape.engines.eager.trace._step import Input, Snapshot, places_of
+from retape.engines.eager.trace._step import Snapshot, places_of
 from retape.engines.eager.trace._trace import Trace
 
 _KEPT_WHOLE = (
@@ -106,9 +107,8 @@ class Run:
     def settle_places(self) -> None:
         """From now on what was saved as a result belongs to the step that made it."""
         if self.places is self.handle_steps:
-            trace, slots = self.trace, self.handle_slots
-            if trace.moved:
-                slots = [trace.moved.get(slot, slot) for slot in slots]
+            trace = self.trace
+            slots = trace.actuals(self.handle_slots)
             self.places = places_of(
                 trace.steps, trace.producer, self.handle_steps, slots
             )
@@ -137,17 +137,19 @@ class Run:
         buffer = getattr(storage, TAG, None)
         if buffer is None or buffer.owner is not trace.owner:
             buffer = trace.adopt(tensor, storage)
-        elif buffer.slot in trace.exposed:
+        elif buffer.uninitialised and trace.noted(buffer.slot).exposure is not None:
             trace.look_again(buffer, tensor)
         slot = buffer.slot
         if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
             slot = trace.carry_over(buffer, tensor)
-        if slot in trace.received:
-            trace.received[slot].saved = True
+        note = trace.noted(slot)
+        if note.received:
+            note.saved = True
             self.living += 1
             return Handle(self, slot, trace.geometries.of(tensor), -1)
-        if buffer.uninitialised and slot not in trace.exposed:
-            trace.moved[slot] = slot  # the operator that is about to run may fill it
+        if buffer.uninitialised and note.exposure is None:
+            # The operator that is about to run may fill it.
+            trace.note(slot).filled_as = slot
         if trace.producer[slot] < 0:
             return self._pack_foreign(slot, tensor)
         step = len(trace.steps)
@@ -163,7 +165,8 @@ class Run:
         return Handle(self, slot, geometry, number)
 
     def _pack_foreign(self, slot: int, tensor: Tensor) -> Any:
-        known = self.trace.foreign[slot]
+        known = self.trace.noted(slot).input
+        assert known is not None
         if known.tensor is tensor:
             return known
         geometry = self.trace.geometries.of(tensor)
@@ -173,7 +176,7 @@ class Run:
         """The tensor of a handle; it is computed again if nothing holds its value."""
         trace = self.trace
         with self.lock:
-            slot = trace.moved.get(handle.slot, handle.slot)
+            slot = trace.actual(handle.slot)
             storage = trace.tail.partial.get(slot) or trace.held.storages.get(slot)
             if storage is None:
                 assert self.sweep is not None
@@ -194,7 +197,7 @@ class Run:
                 self.let_go()
 
     def _dropped(self, slot: int, number: int) -> None:
-        actual = self.trace.moved.get(slot, slot)
+        actual = self.trace.actual(slot)
         self.alive[number] = 0
         self.living -= 1
         for stage in self.stages:
@@ -244,9 +247,8 @@ class Run:
 
     def asked_for(self, numbers: range) -> list[int]:
         """The slots of those that are still asked for, with repetitions."""
-        some, moved = slice(numbers.start, numbers.stop), self.trace.moved
-        slots = list(compress(self.handle_slots[some], self.alive[some]))
-        return [moved.get(slot, slot) for slot in slots] if moved else slots
+        some = slice(numbers.start, numbers.stop)
+        return self.trace.actuals(compress(self.handle_slots[some], self.alive[some]))
 
     def living_with_steps(self, first: int, last: int) -> list[tuple[int, int]]:
         """Of what was saved at steps `first` to `last`, the slots, and the steps."""
@@ -257,17 +259,16 @@ class Run:
 
     def slot_of(self, number: int) -> int:
         """The slot that a handle stands for."""
-        slot = self.handle_slots[number]
-        return self.trace.moved.get(slot, slot)
+        return self.trace.actual(self.handle_slots[number])
 
     def let_go(self) -> None:
         """Nothing can ask for a value any more."""
         trace = self.trace
         trace.held.clear()
-        trace.received.clear()
         trace.tail = Tail()
         trace.snapshots = [Snapshot(0, set(), 0)]
-        trace.foreign.clear()
+        for note in trace.notes.values():  # of gradients, an analysis may still ask
+            note.input, note.received = None, False
         trace.random.clear()
         self.stages.clear()
         self.kept_result = None

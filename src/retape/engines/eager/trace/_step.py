@@ -1,4 +1,4 @@
-"""Items of a trace: steps, the snapshots between them, which step saved what, inputs.
+"""Items of a trace: steps, the snapshots between them, and which step saved what.
 
 Autograd saves operands before an operator runs, at its own step, and results after
 it, at the next one. A formula that reads both (a recurrent layer, a normalisation)
@@ -10,21 +10,11 @@ it.
 A result that the next operator reads may have been saved as its operand instead: only
 if it was saved more often than it is read, the first times were as a result. A kernel
 with a workspace saves all of its results.
-
-Inputs, parameters and buffers are not computed, so they cannot be recomputed. The trace
-keeps a reference and the version that it saw; a later overwrite is an error, as it is
-in plain PyTorch.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from retape.engines.eager._errors import MutationError
-from retape.engines.eager.trace._geometry import Geometry
 from retape.engines.eager.trace._signature import Signature
 
 
@@ -142,116 +132,3 @@ def _results(
         if again or not scratch and slots[found:].count(slot) <= reads.count(slot):
             return found
     return len(slots)
-
-
-class Input(NamedTuple):
-    """A slot that the trace did not make; `version` -1 if it is a private copy.
-
-    `storage` is the one that it had, which stays alive: another one may be put in its
-    place, by `tensor.data = other`.
-    """
-
-    tensor: Tensor
-    version: int
-    nbytes: int
-    storage: torch.UntypedStorage
-
-    def value(self) -> Tensor:
-        """The tensor, if nobody has overwritten it since.
-
-        Raises:
-            MutationError: If somebody has.
-        """
-        tensor, version, nbytes, storage = self
-        if tensor.untyped_storage()._cdata != storage._cdata:
-            raise MutationError(_replaced(self))
-        if version >= 0:
-            if tensor._version != version:
-                raise MutationError(_overwritten(self))
-            if tensor.untyped_storage().nbytes() != nbytes:
-                raise MutationError(_was_resized(self))
-        return tensor
-
-
-@dataclass(slots=True)
-class InputGradient:
-    """What is known of the gradient of a slot that the trace did not make.
-
-    Attributes:
-        first_read: The step that reads it first: there the sum of its cotangents ends.
-        whole: The geometry of the whole tensor, if that is contiguous.
-        apart: The last step that reads it, if the first sum of its cotangents is a
-            tensor of its own; else -1.
-    """
-
-    first_read: int
-    whole: Geometry | None
-    apart: int = -1
-
-
-@dataclass(slots=True)
-class Received:
-    """What is known of a slot that is held for good, and not foreign.
-
-    Attributes:
-        same: The slot of an earlier section that has the same value; -1 if none has.
-        saved: Autograd has saved it.
-    """
-
-    same: int = -1
-    saved: bool = False
-
-
-def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
-    """Tell whether a tensor lies in memory of another library, such as NumPy's.
-
-    Parameters in a mapped file do so, too, and are read only.
-    """
-    if storage.resizable() or storage.nbytes() == 0:
-        return False
-    seen = tensor, tensor._base
-    return not any(isinstance(each, torch.nn.Parameter) for each in seen)
-
-
-def without_history(tensor: Tensor) -> Tensor:
-    """The tensor, or an alias without graph that shares its version counter."""
-    if tensor.grad_fn is None:
-        return tensor
-    # Under a dispatch mode `detach` shares the counter only if this level runs.
-    with torch._C._SetExcludeDispatchKeyGuard(
-        torch._C.DispatchKey.ADInplaceOrView, False
-    ):
-        return tensor.detach()
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"A tensor of shape `{tuple(tensor.shape)}` and type `{tensor.dtype}`"
-
-
-def _overwritten(known: Input) -> str:
-    return (
-        f"{_describe(known.tensor)}, which the program under `recompute` read, was "
-        f"overwritten before its backward (version `{known.tensor._version}`, expected "
-        f"`{known.version}`), so what was computed from it cannot be computed again. "
-        "Run the backward before the optimiser's step, or read a `clone()`."
-    )
-
-
-def _replaced(known: Input) -> str:
-    return (
-        f"{_describe(known.tensor)}, which the program under `recompute` read, was "
-        "given another memory (`tensor.data = other`) before its backward, so what was "
-        "computed from it cannot be computed again. Do that after the backward, or "
-        "read a `clone()`."
-    )
-
-
-def _was_resized(known: Input) -> str:
-    return (
-        f"{_describe(known.tensor)}, which the program under `recompute` read, had "
-        f"`{known.nbytes}` bytes and has "
-        f"`{known.tensor.untyped_storage().nbytes()}` now: it was freed or resharded "
-        "before the backward. Sharded parameters are understood "
-        "where `fully_shard` (FSDP2) gathers them for a module; otherwise "
-        "keep them until then."
-    )

@@ -4,19 +4,15 @@ Glossary. A *slot* is one version of one storage: a storage gets a new slot when
 operator overwrites it. A slot is *foreign* if no operator of the trace made it (inputs,
 parameters). `producer[slot]` is the step that made it, -1 if foreign. A *step* is one
 recorded operator; views are none, because a tensor is a slot and a geometry. The trace
-is *owner* of the buffers hung on storages; other traces see them as foreign. Of slots
-that no step made `gradients` has those that get a gradient. `received` are the slots
-held for good though they are not foreign: what other processes gave, and what was made
-before the present `section` and is read in it. `kept_bytes` are those kept for good:
-these, states of generators, and copies of foreign values that the program has
-overwritten; `pinned_bytes` are those that a policy keeps. `exposed` has what was seen
-of foreign slots in memory that NumPy, say, may write without PyTorch's knowledge, or of
-values that the program has handed out (`shared` has their storages); their buffers are
-`uninitialised`, so that each read goes the long way. `gapped` slots have parts that no
-kernel has written.
+is *owner* of the buffers hung on storages; other traces see them as foreign. `notes`
+has what is out of the ordinary about a slot. `kept_bytes` are those kept for good:
+of received slots, states of generators, and copies of foreign values that the program
+has overwritten; `pinned_bytes` are those that a policy keeps. `shared` has storages
+that the program has handed out, to NumPy, say. Buffers of exposed slots are
+`uninitialised`, so that each read goes the long way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any
 
@@ -36,16 +32,11 @@ from retape.engines.eager.trace._geometry import (
     tensor_on,
 )
 from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings, Tail
+from retape.engines.eager.trace._note import Input, Note, is_exposed, without_history
 from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import (
-    Input,
-    InputGradient,
-    Received,
-    Snapshot,
-    Step,
-    is_exposed,
-    without_history,
-)
+from retape.engines.eager.trace._step import Snapshot, Step
+
+_ORDINARY = Note()
 
 
 class Trace:
@@ -53,8 +44,8 @@ class Trace:
 
     # What compiled code reads at each operator has a fixed place.
     __slots__ = (
-        "__dict__", "__weakref__", "held", "latest", "limit", "moved", "next_cut",
-        "opened", "received", "saved", "section", "tail",
+        "__dict__", "__weakref__", "held", "latest", "limit", "next_cut", "notes",
+        "opened", "saved", "section", "tail",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -69,14 +60,12 @@ class Trace:
         self._sizes: dict[int, int] = {}
         self.last_read: list[int] = []
         self.roots: list[Geometry] = []
-        self.foreign: dict[int, Input] = {}
-        self.gradients: dict[int, InputGradient] = {}
+        self.notes: dict[int, Note] = {}
         self.random: dict[int, tuple[torch.Generator, Tensor]] = {}
         self.held = Holdings()
         self.opened = Snapshot(0, set(), 0)
         self.snapshots = [self.opened]
         self.tail = Tail()
-        self.prints: dict[int, int] = {}
         self.verify = self.opaque = self.without_values = False
         self.warned = False
         self.on_host = True  # tensors are in the memory that the record is in
@@ -84,11 +73,8 @@ class Trace:
         self.keep: Callable[[Any], bool] | None = None
         self.largest = 0
         self.saved = 0
-        self.moved: dict[int, int] = {}
-        self.received: dict[int, Received] = {}
-        self.exposed: dict[int, Exposure] = {}
+        self.exposed = False  # a slot has an exposure
         self.shared: set[int] = set()
-        self.gapped: set[int] = set()
         self.section = 0
         self.in_flight = InFlight()
         self.kept_bytes = self.pinned_bytes = 0
@@ -106,26 +92,43 @@ class Trace:
         self.roots.append(root)
         return slot
 
+    def note(self, slot: int) -> Note:
+        """The note of a slot; a new one if it had none."""
+        return self.notes.setdefault(slot, Note())
+
+    def noted(self, slot: int) -> Note:
+        """What is out of the ordinary about a slot, which may be nothing."""
+        return self.notes.get(slot, _ORDINARY)
+
+    def actual(self, slot: int) -> int:
+        """The slot with the value of a saved one, which perhaps had none by then."""
+        filled = self.noted(slot).filled_as
+        return slot if filled is None else filled
+
+    def actuals(self, slots: Iterable[int]) -> list[int]:
+        """The same of many slots, most of which have no note."""
+        notes = self.notes
+        return [each if each not in notes else self.actual(each) for each in slots]
+
     def adopt(self, tensor: Tensor, storage: Storage) -> Buffer:
         """Make the storage of `tensor`, which no step made, a foreign slot."""
         nbytes = storage.nbytes()
         slot = self.new_slot(-1, nbytes, self.geometries.of(tensor))
         version = -1 if tensor.is_inference() else tensor._version
-        self.foreign[slot] = Input(without_history(tensor), version, nbytes, storage)
+        note = self.note(slot)
+        note.input = Input(without_history(tensor), version, nbytes, storage)
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
             whole = tensor if tensor._base is None else tensor._base
             lies_close = not whole.is_nested and whole.is_contiguous()
-            self._gets_gradient(slot, whole if lies_close else None)
+            self._gets_gradient(note, whole if lies_close else None)
         self.on_host &= tensor.device.type in ("cpu", "meta")
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
         handed_out = bool(self.shared) and storage._cdata in self.shared
         if not self.without_values and (handed_out or is_exposed(tensor, storage)):
-            self.exposed[slot] = Exposure()
-            self.exposed[slot].agrees(storage, self.geometries.of(tensor))
-            buffer.uninitialised = True
+            self._watch(buffer, tensor)
         if self.verify and storage.device.type != "meta":
-            self.prints[slot] = fingerprint(storage)
+            note.checksum = fingerprint(storage)
         return buffer
 
     def buffer_of(self, tensor: Tensor) -> Buffer:
@@ -136,10 +139,10 @@ class Trace:
             return self.adopt(tensor, storage)
         return buffer
 
-    def _gets_gradient(self, slot: int, whole: Tensor | None) -> None:
+    def _gets_gradient(self, note: Note, whole: Tensor | None) -> None:
         """A slot that no step made is about to be read, and gets a gradient."""
-        geometry = None if whole is None else self.geometries.of(whole)
-        self.gradients[slot] = InputGradient(len(self.steps), geometry)
+        note.first_read = len(self.steps)
+        note.whole = None if whole is None else self.geometries.of(whole)
 
     def sum_bytes(self) -> int:
         """The bytes of the cotangents that are sums: of foreign slots read twice.
@@ -148,10 +151,10 @@ class Trace:
         reads lie apart it holds one at a time.
         """
         change: dict[int, int] = {}
-        for slot, gradient in self.gradients.items():
-            first, last = gradient.first_read, self.last_read[slot]
+        for slot, note in self.notes.items():
+            first, last = note.first_read, self.last_read[slot]
             nbytes = self.nbytes[slot]
-            if first < last:
+            if -1 < first < last:
                 change[first] = change.get(first, 0) + nbytes
                 change[last + 1] = change.get(last + 1, 0) - nbytes
         return max(accumulate(change[place] for place in sorted(change)), default=0)
@@ -172,35 +175,49 @@ class Trace:
         what a product makes for a matrix that is not contiguous. For other operators
         that share (`add`), what they made is as large, and its cotangent is counted.
         """
-        for slot, gradient in self.gradients.items():
+        for slot, note in self.notes.items():
             last = self.last_read[slot]
-            if gradient.first_read < last < len(self.steps):
-                step, whole = self.steps[last], gradient.whole
+            if -1 < note.first_read < last < len(self.steps):
+                step, whole = self.steps[last], note.whole
                 seen = zip(step.reads, step.signature.geometries, strict=True)
                 if any(s == slot and geometry is not whole for s, geometry in seen):
-                    gradient.apart = last
+                    note.apart = last
 
     def look_again(self, buffer: Buffer, tensor: Tensor) -> None:
         """Before a read of memory that others may have written, or that nobody has."""
-        slot, storage = buffer.slot, tensor.untyped_storage()
-        seen = self.geometries.of(tensor)
-        if slot not in self.exposed:
+        storage, known = tensor.untyped_storage(), self.noted(buffer.slot).exposure
+        if known is None:
             self.pin(buffer, tensor)
-        elif not self.exposed[slot].agrees(storage, seen):
+        elif not known.agrees(storage, self.geometries.of(tensor)):
             delattr(storage, TAG)  # another value, and the one before is lost
             buffer.slot = self.adopt(tensor, storage).slot
-            self.exposed.setdefault(buffer.slot, Exposure()).agrees(storage, seen)
+            self._watch(buffer, tensor)
             setattr(storage, TAG, buffer)
 
+    def _watch(self, buffer: Buffer, tensor: Tensor) -> None:
+        """Have each read of a foreign value look whether others have changed it."""
+        seen = Exposure()
+        seen.agrees(tensor.untyped_storage(), self.geometries.of(tensor))
+        self._expose(buffer, seen)
+
+    def _expose(self, buffer: Buffer, seen: Exposure) -> None:
+        self.note(buffer.slot).exposure = seen
+        self.exposed = buffer.uninitialised = True
+
     def after_write(self, buffer: Buffer, old: int, tensor: Tensor) -> None:
-        """The program has written a value that others may write as well."""
-        storage = tensor.untyped_storage()
-        if old in self.exposed:
+        """The program has written into a storage, which has a new slot now."""
+        storage, before = tensor.untyped_storage(), self.noted(old)
+        if before.exposure is not None:
             seen = self.geometries.of(tensor)
-            self.exposed[buffer.slot] = self.exposed[old].overwritten(storage, seen)
-            buffer.uninitialised = True
+            self._expose(buffer, before.exposure.overwritten(storage, seen))
         elif self.shared:
             self.look_at(storage)
+        if before.gapped:
+            self.note(buffer.slot).gapped = True
+        if before.filled_as == old:
+            before.filled_as = buffer.slot
+            self.last_read[buffer.slot] = self.last_read[old]
+            self.add_to_tail(buffer.slot, storage, self.geometries.of(tensor))
 
     def expose(self, storage: Storage) -> None:
         """From now on others may write a storage without an operator."""
@@ -213,8 +230,7 @@ class Trace:
         if buffer is None or buffer.owner is not self.owner or buffer.uninitialised:
             return  # it is not known yet, or it is looked at already
         if storage._cdata in self.shared:
-            self.exposed[buffer.slot] = Exposure.of_all(storage)
-            buffer.uninitialised = True
+            self._expose(buffer, Exposure.of_all(storage))
 
     def pin(self, buffer: Buffer, tensor: Tensor) -> None:
         """Keep the present value of a storage for good, as a foreign slot."""
@@ -231,12 +247,13 @@ class Trace:
         """
         old, storage = buffer.slot, tensor.untyped_storage()
         slot = self.new_slot(-1, storage.nbytes(), self.roots[old])
-        if self.moved.get(old) == old:
-            self.moved[old] = slot
+        if self.noted(old).filled_as == old:
+            self.note(old).filled_as = slot
             self.drop_from_tail(old)
-        self.received[slot] = Received()
+        note = self.note(slot)
+        note.received = True
         if tensor.is_floating_point() or tensor.is_complex():
-            self._gets_gradient(slot, tensor if tensor.is_contiguous() else None)
+            self._gets_gradient(note, tensor if tensor.is_contiguous() else None)
         self.kept_bytes += buffer.nbytes
         self.held.hold(slot, storage)
         buffer.slot, buffer.uninitialised = slot, False
@@ -247,30 +264,30 @@ class Trace:
         if old in self.tail.steps:
             buffer.older = (*buffer.older, old)
         self.hold_for_good(buffer, tensor)
-        self.received[buffer.slot].same = old
+        self.note(buffer.slot).same = old
         return buffer.slot
 
     def before_write(self, buffer: Buffer, tensor: Tensor) -> None:
         """Save the value that an operator is about to overwrite, where it is held."""
         slot = buffer.slot
-        known = self.foreign.get(slot)
+        note = self.noted(slot)
+        known = note.input
         if known is not None and known.version >= 0 and self.last_read[slot] >= 0:
             self._keep_copy(slot, tensor.untyped_storage(), self.roots[slot])
         if slot in self.tail.steps or buffer.older:
             self._leave_tail(buffer, tensor)
-        received = self.received.get(slot)
-        if received is not None:
-            old, received.same = received.same, -1
+        if note.received:
+            old, note.same = note.same, -1
             if old in self.held.storages and old not in self.tail.steps:
                 self.hold_copy(old, tensor.untyped_storage())
-            if not received.saved and self.last_read[slot] < 0:
+            if not note.saved and self.last_read[slot] < 0:
                 self.forget_received(slot)
         if slot in self.held.storages:
             self.hold_copy(slot, tensor.untyped_storage())
 
     def forget_received(self, slot: int) -> None:
         """Let a received value go that nothing has asked for."""
-        del self.received[slot]
+        del self.notes[slot]
         self.held.release(slot)
 
     def separate(self, slot: int) -> None:
@@ -292,11 +309,11 @@ class Trace:
         self.kept_bytes += storage.nbytes()
         copy = self._counted_copy(slot, storage)
         if self.without_values:
-            self.foreign[slot] = Input(torch.empty(0), -1, 0, copy)
+            self.note(slot).input = Input(torch.empty(0), -1, 0, copy)
             return
         with below_autograd():
             tensor = tensor_on(copy, root)
-        self.foreign[slot] = Input(tensor, -1, 0, tensor.untyped_storage())
+        self.note(slot).input = Input(tensor, -1, 0, tensor.untyped_storage())
 
     def _counted_copy(self, slot: int, storage: Storage) -> Storage:
         if self.without_values:
