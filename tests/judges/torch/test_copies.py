@@ -81,12 +81,12 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 X = torch.linspace(-1, 1, 8).view(2, 4)
 
 
+OPTIONS = SimpleNamespace(gradient_checkpointing=False, torch_compile=False, n_gpu=1)
+
+
 def budget(model: nn.Module) -> RetapeCallback:
     callback = RetapeCallback(memory="1GB")
-    options = SimpleNamespace(
-        gradient_checkpointing=False, torch_compile=False, n_gpu=1
-    )
-    callback.on_train_begin(options, None, None, model=model)
+    callback.on_train_begin(OPTIONS, None, None, model=model)
     return callback
 
 
@@ -156,3 +156,28 @@ def test_a_state_dict_goes_in_and_out_while_it_trains(name: str) -> None:
     got = model(X)
     torch.manual_seed(2)
     assert torch.equal(got, other(X))
+
+
+def test_a_forward_that_is_replaced_while_it_trains_is_budgeted_too() -> (
+    None
+):
+    model: Any = Scaled()
+    callback = budget(model)
+    model.forward = MethodType(halved, model)
+    model(X).sum().backward()
+    assert callback.report is not None
+    assert callback.report.steps > 0
+    callback.on_train_end(None, None, None)
+    assert type(model) is Scaled
+    assert model.forward.__func__ is halved
+
+
+def test_a_callback_that_begins_with_another_model_leaves_the_first() -> None:
+    first, second = Scaled(), Scaled()
+    callback = budget(first)
+    callback.on_train_begin(OPTIONS, None, None, model=second)
+    assert type(first) is Scaled
+    first(X).sum().backward()
+    assert callback.report is None
+    second(X).sum().backward()
+    assert callback.report is not None
