@@ -158,9 +158,7 @@ def test_a_state_dict_goes_in_and_out_while_it_trains(name: str) -> None:
     assert torch.equal(got, other(X))
 
 
-def test_a_forward_that_is_replaced_while_it_trains_is_budgeted_too() -> (
-    None
-):
+def test_a_forward_that_is_replaced_while_it_trains_is_budgeted_too() -> None:
     model: Any = Scaled()
     callback = budget(model)
     model.forward = MethodType(halved, model)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager.analysis._columns import crossing
 from retape.engines.eager.compiled._joint import Joint
 
 
@@ -159,10 +160,8 @@ class PlanCounter:
         there = first >= 0
         first[before] = 0
         there[before] = True
-        nbytes = self._bytes[there]
-        change = np.bincount(first[there], nbytes, end + 2)
-        change -= np.bincount(last[there] + 1, nbytes, end + 2)
-        held = np.cumsum(change)[:end] + self._workspace[order]
+        held = crossing(first[there], last[there] + 1, self._bytes[there], end)
+        held += self._workspace[order]
         worst = int(held.argmax())
         alive = there & (first <= worst) & (last >= worst)
         return alive, int(held[worst])
