@@ -143,3 +143,31 @@ def test_a_read_costs_what_it_reads(columns: bool) -> None:
     own = min(seconds(torch.tensor(array), columns) for _ in range(2))
     shared = min(seconds(torch.from_numpy(array), columns) for _ in range(2))
     assert shared < 3 * own
+
+
+def written_later(to_array: Callable[[Any], Any], under: Any) -> Any:
+    """A value is read, and written by NumPy before it is read again."""
+    w = torch.linspace(0.1, 1, 4).requires_grad_()
+    with under:
+        with torch.no_grad():
+            value = torch.linspace(0, 1, 4).exp()
+        x = w
+        for _ in range(6):
+            x = (x * 1.1).sin()
+        x = (x + value).square()
+        for _ in range(6):
+            x = (x * 1.1).sin()
+        to_array(value)[:] = 0.5
+        loss = ((x + value).sin() * 1.1).sum()
+    loss.backward()
+    return w.grad
+
+
+@pytest.mark.parametrize("stage", range(1, 8))
+@pytest.mark.parametrize("to_array", [lambda x: x.numpy(), np.from_dlpack])
+def test_what_a_snapshot_holds_is_not_written(to_array: Any, stage: int) -> None:
+    """A snapshot shared its memory: another gradient, and no error."""
+    plain = written_later(to_array, contextlib.nullcontext())
+    for snapshots in range(1, 8):
+        under = recompute(snapshots=snapshots, stage=stage)
+        assert torch.equal(written_later(to_array, under), plain)

@@ -140,14 +140,16 @@ class Exposure:
         """What is there now, all of it."""
         return cls([fingerprint(storage, *part) for part in _blocks(storage, None)])
 
-    def agrees(self, storage: Storage, seen: Geometry) -> bool:
-        """Whether what a geometry sees is what was there; what is new is noted."""
+    def agrees(self, storage: Storage, seen: Geometry | None) -> bool:
+        """Whether what is seen, or all of it, is as it was; what is new is noted."""
+        if seen is None:
+            return self._same_blocks(storage, None)
         found = _window(storage, seen)
         if seen not in self._windows and not self._same_blocks(storage, seen):
             return False
         return self._windows.setdefault(seen, found) == found
 
-    def _same_blocks(self, storage: Storage, seen: Geometry) -> bool:
+    def _same_blocks(self, storage: Storage, seen: Geometry | None) -> bool:
         known = self._blocks
         return known is None or all(
             fingerprint(storage, *part) == known[part[0] // _BLOCK_BYTES]

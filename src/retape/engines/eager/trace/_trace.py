@@ -186,9 +186,11 @@ class Trace:
     def look_again(self, buffer: Buffer, tensor: Tensor) -> None:
         """Before a read of memory that others may have written, or that nobody has."""
         storage, known = tensor.untyped_storage(), self.noted(buffer.slot).exposure
+        # A snapshot copies all of it.
+        seen = None if self._crosses(buffer.slot) else self.geometries.of(tensor)
         if known is None:
             self.pin(buffer, tensor)
-        elif not known.agrees(storage, self.geometries.of(tensor)):
+        elif not known.agrees(storage, seen):
             delattr(storage, TAG)  # another value, and the one before is lost
             buffer.slot = self.adopt(tensor, storage).slot
             self._watch(buffer, tensor)
@@ -230,6 +232,8 @@ class Trace:
         if buffer is None or buffer.owner is not self.owner or buffer.uninitialised:
             return  # it is not known yet, or it is looked at already
         if storage._cdata in self.shared:
+            if buffer.slot in self.held.storages:
+                self.hold_copy(buffer.slot, storage)
             self._expose(buffer, Exposure.of_all(storage))
 
     def pin(self, buffer: Buffer, tensor: Tensor) -> None:
@@ -282,7 +286,8 @@ class Trace:
                 self.hold_copy(old, tensor.untyped_storage())
             if not note.saved and self.last_read[slot] < 0:
                 self.forget_received(slot)
-        if slot in self.held.storages:
+        # Of an exposed one a copy is held.
+        if slot in self.held.storages and note.exposure is None:
             self.hold_copy(slot, tensor.untyped_storage())
 
     def forget_received(self, slot: int) -> None:
@@ -382,10 +387,22 @@ class Trace:
     def pin_slot(self, slot: int, storage: Storage) -> None:
         """Hold a value for a policy, until nothing asks for the run any more."""
         self.pinned_bytes += self.nbytes[slot]
-        self.held.hold(slot, storage)
+        self._hold(slot, storage)
 
     def needed_by_snapshot(self, slot: int, storage: Storage) -> None:
         """A value from before the open snapshot is read after it."""
         if slot not in self.opened.slots:
             self.opened.slots.add(slot)
-            self.held.hold(slot, storage)
+            self._hold(slot, storage)
+
+    def _crosses(self, slot: int) -> bool:
+        """Whether the open snapshot is about to hold a slot."""
+        before = -1 < self.producer[slot] < self.opened.position
+        return before and slot not in self.opened.slots
+
+    def _hold(self, slot: int, storage: Storage) -> None:
+        """Hold a value that steps may read again: in a copy, if others may write it."""
+        first = slot not in self.held.storages
+        self.held.hold(slot, storage)
+        if self.noted(slot).exposure is not None and (first or slot in self.tail.steps):
+            self.hold_copy(slot, storage)
