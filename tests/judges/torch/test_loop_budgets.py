@@ -58,7 +58,6 @@ def least(net: nn.Module, x: Any) -> int:
     return refused.value.least
 
 
-@pytest.mark.usefixtures("accelerated")
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_budget_holds_or_is_refused_by_name(name: str) -> None:
     torch.manual_seed(0)

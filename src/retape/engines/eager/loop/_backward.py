@@ -148,14 +148,17 @@ class LoopSweep:
         first = position - length
         width = max(1, calls.widest(first, position))
         # The cotangents of what crosses a position wait there.
-        room = self._room() - width - self._tapes.going_back(first, position)
+        room = self._room() - width
+        beside = self._tapes.going_back(first, position)
         tape = self._tapes.between(first, position) / length
         found: list[Schedule] = []
         for stages in (1 << k for k in range(1, length.bit_length() + 1)):
             stage = -(-length // stages)
-            left = room - stage * tape
-            if stage == 1 or left >= 0:
-                slots = 1 + max(0, int(left // width))
+            taken = stage * tape + beside
+            if stage == 1:  # the least budget has room for it
+                taken = min(taken, calls.one_call())
+            if stage == 1 or taken <= room:
+                slots = 1 + max(0, int((room - taken) // width))
                 found.append(Schedule(length, slots, stage))
         return min(found, key=lambda each: each.counts().advances)
 

@@ -92,7 +92,6 @@ class Calls:
         self._random = [(each, each.get_state()) for each in present_generators()]
         self._draws = False
         self._at_most = 0  # bytes that snapshots hold: a bound
-        self._largest = 0  # bytes of what a call has made
         # The state of the generator, which is read again at the end to be compared.
         states = sum(state.nbytes for _, state in self._random)
         self.state_bytes = 2 * states + BACKWARD_NUMBERS
@@ -119,15 +118,17 @@ class Calls:
 
     def slot_of(self, tensor: Tensor) -> Slot:
         """The slot of a tensor, which is foreign if no call made it."""
-        tag = getattr(tensor, _TAG, None)
-        if tag is not None and tag[0] is self._owner:
-            slot: Slot = tag[1]
-        else:
-            found = self._foreign_slots.get(id(tensor))
-            slot = self._adopt(tensor) if found is None else found
+        known = self._known(tensor)
+        slot = self._adopt(tensor) if known is None else known
         if tensor._version != self.versions[slot]:
             raise overwritten(tensor)
         return slot
+
+    def _known(self, tensor: Tensor) -> Slot | None:
+        tag = getattr(tensor, _TAG, None)
+        if tag is not None and tag[0] is self._owner:
+            return tag[1]
+        return self._foreign_slots.get(id(tensor))
 
     def differentiable(self, tensor: Tensor) -> bool:
         """Tell whether a tensor would require a gradient if there were a graph."""
@@ -144,7 +145,7 @@ class Calls:
 
     def add(self, call: Call, reads: list[int], results: Any, single: bool) -> None:
         """Note a call that has run."""
-        if single and self._is_known(results[0]):
+        if single and self._known(results[0]) is not None:
             return
         if call.kwargs is not None and call.kwargs.get("out") is not None:
             raise UnsupportedError(
@@ -163,12 +164,6 @@ class Calls:
         self.reads.append(tuple(reads))
         if index + 1 >= self._due:
             self._mark()
-
-    def _is_known(self, tensor: Tensor) -> bool:
-        tag = getattr(tensor, _TAG, None)
-        return (tag is not None and tag[0] is self._owner) or id(
-            tensor
-        ) in self._foreign_slots
 
     def _adopt(self, tensor: Tensor) -> Slot:
         strange = type(tensor) not in (Tensor, torch.nn.Parameter)
@@ -197,8 +192,6 @@ class Calls:
                 "`recompute(mode='loop')`, which counts the bytes of strided ones. "
                 "Leave `mode` out."
             )
-        if producer >= 0:
-            self._largest = max(self._largest, tensor.nbytes)
         slot = Slot(len(self.producer))
         self.producer.append(producer)
         self.last_read.append(-1)
@@ -293,15 +286,10 @@ class Calls:
         Raises:
             BudgetError: It names the least.
         """
-        kept = (
-            self.sum_bytes()
-            + self.state_bytes
-            + _FEWEST * self.widest(0, len(self.calls))
-        )
-        most = kept + ONE_CALL * max(self.nbytes, default=0)
-        if self.memory is None or self.memory >= most:
+        if self.memory is None:
             return
-        least = kept + self.one_call()
+        widest = self.widest(0, len(self.calls))
+        least = self.sum_bytes() + self.state_bytes + _FEWEST * widest + self.one_call()
         if self.memory < least:
             raise BudgetError(
                 f"`memory={self.memory}` bytes are too few for this run of "
@@ -323,7 +311,8 @@ class Calls:
 
     def one_call(self) -> int:
         """Bytes that going back through any one call takes at most."""
-        return ONE_CALL * self._largest
+        made = zip(self.nbytes, self.producer, strict=True)
+        return ONE_CALL * max((n for n, call in made if call >= 0), default=0)
 
     def _check_end(self) -> None:
         for slot, tensor in self.foreign.items():
