@@ -131,6 +131,23 @@ inline bool has(PyObject* dict, PyObject* key) {
   return found == 1;
 }
 
+// One more in a table of counts; whether it is the first.
+inline bool count_up(PyObject* counts, PyObject* key) {
+  PyObject* before = lookup(counts, key);
+  const int64_t now = before == nullptr ? 1 : as_int(before) + 1;
+  check(PyDict_SetItem(counts, key, number(now).get()));
+  return before == nullptr;
+}
+
+// One less; whether it was the last.
+inline bool count_down(PyObject* counts, PyObject* key) {
+  PyObject* before = lookup(counts, key);
+  TORCH_CHECK(before != nullptr, "what nobody counts is counted down");
+  const int64_t left = as_int(before) - 1;
+  check(left ? PyDict_SetItem(counts, key, number(left).get()) : PyDict_DelItem(counts, key));
+  return left == 0;
+}
+
 // Interned names and the layout of the Python classes, read once.
 struct Names {
 #define RETAPE_NAMES(X)                                                            \

@@ -73,11 +73,7 @@ inline PyObject* any_buffer_on(PyObject* storage) {
 
 // Add a holder of a slot; the first storage given for it stays.
 inline void hold(PyObject* holdings, PyObject* slot, PyObject* storage) {
-  PyObject* counts = layout->Holdings_counts(holdings);
-  PyObject* before = lookup(counts, slot);
-  check(PyDict_SetItem(
-      counts, slot, number(before == nullptr ? 1 : as_int(before) + 1).get()));
-  if (before == nullptr)
+  if (count_up(layout->Holdings_counts(holdings), slot))
     check(PyDict_SetItem(layout->Holdings_storages(holdings), slot, storage));
 }
 
@@ -98,13 +94,8 @@ inline void hold_computed(
 
 // Take one holder of a slot away.
 inline void release(PyObject* holdings, PyObject* slot) {
-  PyObject* counts = layout->Holdings_counts(holdings);
-  PyObject* before = lookup(counts, slot);
-  TORCH_CHECK(before != nullptr, "a slot that nobody holds is released");
-  const int64_t left = as_int(before) - 1;
-  if (left != 0) return check(PyDict_SetItem(counts, slot, number(left).get()));
-  check(PyDict_DelItem(counts, slot));
-  check(PyObject_DelItem(layout->Holdings_storages(holdings), slot));
+  if (count_down(layout->Holdings_counts(holdings), slot))
+    check(PyObject_DelItem(layout->Holdings_storages(holdings), slot));
 }
 
 }  // namespace retape

@@ -38,9 +38,7 @@ inline void count_handle(Session& session, PyObject* slot) {
   check(PyByteArray_Resize(session.alive.get(), length + 1));
   PyByteArray_AS_STRING(session.alive.get())[length] = 1;
   layout->Run_living.add(session.run.get(), 1);
-  PyObject* before = lookup(session.slot_handles.get(), slot);
-  const Ref now = number(before == nullptr ? 1 : as_int(before) + 1);
-  check(PyDict_SetItem(session.slot_handles.get(), slot, now.get()));
+  count_up(session.slot_handles.get(), slot);
 }
 
 inline Ref pack(Session& session, PyObject* wrapped) {

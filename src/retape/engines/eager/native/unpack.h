@@ -94,23 +94,13 @@ inline void decrement_stages(PyObject* run, PyObject* trace, int64_t which, PyOb
         which >= layout->RecomputedValues_high.as_number(stage))
       continue;
     PyObject* left = layout->RecomputedValues_left(stage);
-    PyObject* count = lookup(left, slot);
-    if (count == nullptr) continue;
-    const int64_t fewer = as_int(count) - 1;
-    if (fewer != 0) {
-      check(PyDict_SetItem(left, slot, number(fewer).get()));
-    } else {
-      check(PyDict_DelItem(left, slot));
+    if (has(left, slot) && count_down(left, slot))
       release(layout->Trace_held(trace), slot);
-    }
   }
 }
 
 inline void forget_slot(PyObject* run, PyObject* trace, PyObject* slot, PyObject* actual) {
-  PyObject* handles = layout->Run_slot_handles(run);
-  const int64_t fewer = as_int(lookup(handles, slot)) - 1;
-  if (fewer != 0) return check(PyDict_SetItem(handles, slot, number(fewer).get()));
-  check(PyDict_DelItem(handles, slot));
+  if (!count_down(layout->Run_slot_handles(run), slot)) return;
   PyObject* steps = layout->Tail_steps(layout->Trace_tail(trace));
   for (PyObject* each : {slot, actual})
     if (has(steps, each))
