@@ -3,12 +3,13 @@
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from retape import MachineError, UnsupportedError
+from retape import MachineError, PlanError, UnsupportedError
 from retape.torch import Graph
 
 
@@ -158,14 +159,73 @@ def test_threads_may_recompute_at_once() -> None:
     assert sum(torch.equal(result, expected) for result in results) == 4
 
 
-def test_overwrites_are_noticed() -> None:
-    graph, root = chain(3)
-    graph.nodes[2].value.add_(1)
+def released(graph: Graph, root: Any) -> None:
     graph.release(root)
-    with pytest.raises(MachineError, match="Node `2` .* overwritten in place"):
-        graph.recompute(root)
-    graph.accept(graph.nodes[2])
-    assert torch.equal(graph.recompute(root), torch.sin(graph.nodes[2].value))
+
+
+def marked(graph: Graph, root: Any) -> None:
+    graph.mark_checkpoint(root)
+    graph.release(root)
+
+
+def backward(graph: Graph, root: Any) -> None:
+    graph.backward(root)
+
+
+def overwriting(graph: Graph, root: Any) -> None:
+    graph.apply(lambda x, *_: x.mul_(2), graph.nodes[0], root)
+
+
+WRITTEN = {
+    "a parent": (released, 2, Graph.recompute),
+    "a saved input": (marked, 2, Graph.recompute),
+    "the node": (released, 3, Graph.recompute),
+    "a leaf": (released, 0, backward),
+    "on the way back": (released, 1, backward),
+    "by an operation": (released, 0, overwriting),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_overwrite_is_noticed_and_accepted(name: str) -> None:
+    """All that was computed from what was written is computed again."""
+    prepare, at, read = WRITTEN[name]
+    graph, root = chain(3)
+    prepare(graph, root)
+    written = graph.nodes[at]
+    if read is not overwriting:
+        if written.value is None:
+            graph.recompute(root)
+        written.value.mul_(2)
+    with pytest.raises(MachineError, match=f"Node `{at}` .* overwritten in place"):
+        read(graph, root)
+    graph.accept(written)
+    x = written.value.clone().requires_grad_()
+    end = x
+    for _ in range(at, 3):
+        end = end.sin()
+    end.sum().backward()
+    assert torch.equal(graph.recompute(root), end)
+    torch.testing.assert_close(graph.backward(root)[written], x.grad)
+
+
+def test_what_was_let_go_is_not_accepted() -> None:
+    graph, root = chain(2)
+    graph.release(root)
+    with pytest.raises(PlanError, match="was let go"):
+        graph.accept(root)
+
+
+def test_what_an_operation_reads_by_itself_gets_its_gradient() -> None:
+    layer, x = torch.nn.Linear(8, 8), torch.ones(8)
+    layer(layer(x)).sum().backward()
+    want = [parameter.grad.clone() for parameter in layer.parameters()]
+    layer.zero_grad()
+    graph = Graph()
+    root = graph.apply(layer, graph.apply(layer, graph.leaf(x)))
+    graph.backward(root)
+    for parameter, each in zip(layer.parameters(), want, strict=True):
+        torch.testing.assert_close(parameter.grad, each)
 
 
 def test_what_is_released_is_not_marked() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from retape._arguments import whole
 from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.engines.eager.graph._node import (
     CheckpointOptions,
@@ -46,19 +47,48 @@ class Graph:
         self._lock = threading.RLock()
 
     def leaf(self, value: Tensor) -> Node:
-        """A node that is given, not computed. It is never let go."""
-        return self._add(Node(None, (), value, len(self.nodes)))
+        """A node that is given, not computed. It is never let go.
+
+        Raises:
+            PlanError: If it is no tensor.
+        """
+        if not isinstance(value, Tensor):
+            raise PlanError(
+                f"A leaf is given as a tensor, and `{value!r}` is none. Make one of it."
+            )
+        return self._add(Node(None, (), value, 0, _version=value._version))
 
     def apply(self, op: Callable[..., Tensor], *parents: Node) -> Node:
-        """Compute a node from others; missing values are recomputed first."""
+        """Compute a node from others; missing values are recomputed first.
+
+        Raises:
+            PlanError: If a parent is a node of another graph, or the result no tensor.
+            MachineError: If a parent is overwritten in place, by the operation or
+                before.
+        """
+        for parent in parents:
+            at = parent.index if isinstance(parent, Node) else len(self.nodes)
+            if [parent] != self.nodes[at : at + 1]:
+                raise PlanError(
+                    f"A parent of type `{type(parent).__name__}` is no node of this "
+                    "graph, so no backward would go through both. Compute all of them "
+                    "in one graph."
+                )
         inputs = [recomputed(parent) for parent in parents]
         with torch.no_grad(), Draws() as draws:
             value = op(*inputs)
-        node = Node(op, parents, value, len(self.nodes))
+        if not isinstance(value, Tensor):
+            raise PlanError(
+                f"An operation returned a `{type(value).__name__}`, and a node has one "
+                "tensor. Choose one of them in the operation."
+            )
+        for parent in parents:
+            check_in_place(parent)
         # A state is only worth its five kilobytes if the operation drew from it.
-        node._random = draws.drawn()
-        node._version = value._version
-        return self._add(node)
+        random = draws.drawn()
+        return self._add(
+            Node(op, parents, value, 0, _random=random, _version=value._version)
+        )
 
     def release(self, *nodes: Node) -> None:
         """Let values go; leaves keep theirs."""
@@ -94,7 +124,7 @@ class Graph:
 
         Raises:
             UnsupportedError: If its inputs are to be saved and are gone.
-            PlanError: If the depth allows no recomputation.
+            PlanError: If the depth allows no recomputation, or an option is not known.
 
         Examples:
             >>> graph = Graph()
@@ -107,7 +137,7 @@ class Graph:
             >>> y.value is None, z.value is None
             (False, True)
         """
-        return _mark(node, CheckpointOptions(**options))
+        return _mark(node, CheckpointOptions.of(options))
 
     def auto_checkpoint_every_n(self, root: Node, n: int, **options: Any) -> list[Node]:
         """Mark every n-th computed node below `root`, in topological order.
@@ -121,7 +151,7 @@ class Graph:
             The nodes that were marked.
 
         Raises:
-            PlanError: If `n` is less than 1.
+            PlanError: If `n` is no integer of at least 1, or an option is not known.
 
         Examples:
             >>> graph = Graph()
@@ -131,11 +161,11 @@ class Graph:
             >>> [each.index for each in graph.auto_checkpoint_every_n(node, 3)]
             [3, 6, 9]
         """
-        if n < 1:
+        if whole("n", n) < 1:
             raise PlanError(
                 f"`n={n}` is not a spacing; mark every n-th node with n >= 1."
             )
-        made = CheckpointOptions(**options)
+        made = CheckpointOptions.of(options)
         computed = [node for node in topological_order(root) if node.op is not None]
         return [node for node in computed[n - 1 :: n] if _mark(node, made)]
 
@@ -153,7 +183,7 @@ class Graph:
             The nodes that were marked.
 
         Raises:
-            PlanError: If `depth` is negative.
+            PlanError: If `depth` is no integer or negative, or an option is not known.
 
         Examples:
             >>> graph = Graph()
@@ -163,9 +193,9 @@ class Graph:
             >>> [each.index for each in graph.auto_checkpoint_by_depth(node, 2)]
             [3, 4]
         """
-        if depth < 0:
+        if whole("depth", depth) < 0:
             raise PlanError(f"`depth={depth}` is negative; leaves lie at depth 0.")
-        made = CheckpointOptions(**options)
+        made = CheckpointOptions.of(options)
         depths: dict[int, int] = {}
         deep: list[Node] = []
         for node in topological_order(root):
@@ -202,10 +232,14 @@ class Graph:
         """Take an in-place change of a node's value as its value from now on.
 
         The node becomes a leaf in all but name: its new value cannot be computed from
-        its parents, so it is kept.
+        its parents, so it is kept. What was computed from the old one is let go, and
+        computed again from the new one where it is asked for.
 
         Args:
             node: The node whose value was changed.
+
+        Raises:
+            PlanError: If it has no value.
 
         Examples:
             >>> graph = Graph()
@@ -216,16 +250,30 @@ class Graph:
             [3.0, 3.0]
         """
         with node.lock:
-            if node.value is not None:
-                node._version = node.value._version
-                node.op, node.parents, node.saved_inputs = None, (), None
+            if node.value is None:
+                raise PlanError(
+                    f"Node `{node.index}` has no value that could be taken as its own: "
+                    "it was let go. Accept the node that was overwritten."
+                )
+            node._version = node.value._version
+            node.op, node.parents, node.saved_inputs = None, (), None
+        changed = {node}
+        for other in self.nodes[node.index + 1 :]:
+            if not changed.isdisjoint(other.parents):
+                changed.add(other)
+                with other.lock:
+                    other.value = other.saved_inputs = None
 
     def backward(
         self, root: Node, cotangent: Tensor | None = None
     ) -> dict[Node, Tensor]:
         """Cotangents of all leaves that take part, one node's tape at a time.
 
-        Values are recomputed where they are missing and let go again behind.
+        Values are recomputed where they are missing and let go again behind. Parameters
+        that an operation reads by itself get theirs in `grad`, as in any backward.
+
+        Raises:
+            MachineError: If a value that it needs was overwritten in place.
         """
         return _backward(self, root, cotangent)
 
@@ -303,8 +351,6 @@ def _pull(node: Node, arriving: Tensor) -> Sequence[Tensor | None]:
     with torch.enable_grad(), RandomStates() as random:
         random.set_all(node._random)
         result = op(*inputs)
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
-    if not result.requires_grad or not wanted:
-        return [None] * len(inputs)
-    parts = iter(torch.autograd.grad(result, wanted, arriving, allow_unused=True))
-    return [next(parts) if tensor.requires_grad else None for tensor in inputs]
+    if result.requires_grad:
+        result.backward(arriving)
+    return [tensor.grad for tensor in inputs]

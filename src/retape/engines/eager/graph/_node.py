@@ -8,12 +8,13 @@ chain of any depth is possible; `max_recompute_depth` bounds it where wanted.
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from retape._arguments import whole, word_of
 from retape.engines.eager._errors import MutationError, PlanError, RecomputeDepthError
 from retape.engines.eager.trace._random_state import Drawn, RandomStates
 
@@ -31,11 +32,19 @@ class CheckpointOptions:
 
     def __post_init__(self) -> None:
         depth = self.max_recompute_depth
-        if depth is not None and depth < 1:
+        if depth is not None and whole("max_recompute_depth", depth) < 1:
             raise PlanError(
                 f"`max_recompute_depth={depth}` allows no recomputation at all. Give "
                 "at least 1, or `None` for no bound."
             )
+
+    @staticmethod
+    def of(given: dict[str, Any]) -> "CheckpointOptions":
+        """Options by their names."""
+        known = [option.name for option in fields(CheckpointOptions)]
+        return CheckpointOptions(
+            **{word_of("option", k, known): given[k] for k in given}
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -144,9 +153,10 @@ def _evaluate(node: Node, values: dict[int, Tensor]) -> Tensor:
     if inputs is None:
         inputs = tuple(_parent_value(parent, values) for parent in node.parents)
     else:
-        versions = tuple(tensor._version for tensor in inputs)
-        if node._saved_versions and versions != node._saved_versions:
-            raise MutationError(_written(node, "a saved input"))
+        saved = zip(node.parents, inputs, node._saved_versions, strict=True)
+        for parent, tensor, version in saved:
+            if tensor._version != version:
+                raise MutationError(_written(parent))
     assert node.op is not None
     if node.options.verbose:
         _log.info("recompute node %d (%s)", node.index, node_name(node))
@@ -165,16 +175,15 @@ def _parent_value(parent: Node, values: dict[int, Tensor]) -> Tensor:
 
 
 def check_in_place(node: Node) -> None:
-    if node.value is not None and node.op is not None:
-        if node.value._version != node._version:
-            raise MutationError(_written(node, "its value"))
+    if node.value is not None and node.value._version != node._version:
+        raise MutationError(_written(node))
 
 
-def _written(node: Node, what: str) -> str:
+def _written(node: Node) -> str:
     return (
-        f"Node `{node.index}` (`{node_name(node)}`): {what} was overwritten in place, "
-        "so it is not what the operation gives. Work on a `clone()`, or call "
-        "`graph.accept(node)` to make the new value the node's own."
+        f"Node `{node.index}` (`{node_name(node)}`): its value was overwritten in "
+        "place, so it is not what others were computed from. Work on a `clone()`, or "
+        "call `graph.accept(node)` for this node to make the new value its own."
     )
 
 
