@@ -170,7 +170,8 @@ def main() -> None:
         gc.freeze()  # what is there by now need not be looked through each time
         try:
             with torch.device(DEVICE):
-                runs = Runs(table[name]())
+                program = table[name]()
+            runs = Runs(program)
             for budget in [*budgets(runs.program)]:
                 cells = runs.row(budget)
                 printed.row(name, *cells)

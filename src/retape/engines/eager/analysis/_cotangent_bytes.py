@@ -19,7 +19,7 @@ def cotangent_bytes(
         return 0
     results = sum(trace.nbytes[made.start : made.stop]) - signature.scratch_bytes
     # A formula that is not lean sums the cotangent of a smaller operand in the end.
-    lean = signature.kind.lean or signature.copying
+    lean = signature.lean
     inputs: dict[int, int] = {}
     largest = results
     given = zip(reads, signature.differentiable, signature.sizes, strict=True)

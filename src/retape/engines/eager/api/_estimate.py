@@ -174,7 +174,8 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     The function is called once, on tensors that have shapes and types and no values:
     it takes next to no memory and no accelerator, and changes no buffer. A module that
     takes all of a machine can be estimated on another one, built under
-    `torch.device("meta")`.
+    `torch.device("meta")`. The memory that a GPU's kernels work in shows when they run:
+    it is told of those that this process has run under `recompute`.
 
     Args:
         function: A module or a function: the forward, at best with its loss.

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch import UntypedStorage as Storage
 
 from retape.engines.eager._errors import UnsupportedError
-from retape.engines.eager._kernel_workspace import run_and_measure
 from retape.engines.eager._torch_compile import warn_of_compiled_code
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
+from retape.engines.eager.record._measure_kernel import run_and_measure
 from retape.engines.eager.record._record_collective import (
     has_storage,
     hold_results,
@@ -71,7 +71,7 @@ def record(
     written = _before_writes(trace, kind, args, kwargs) if kind.writes else ()
     if kind.random:
         _save_random_state(trace, step, kind, args, kwargs)
-    if signature.new and not trace.on_host:
+    if signature.new:
         result = run_and_measure(signature, func, args, kwargs)
     else:
         result = func(*args, **kwargs) if kwargs else func(*args)

@@ -40,7 +40,8 @@ class Signature:
         passive: No cotangent goes through it: it reads nothing that gets one, or gives
             no value. In a custom function, where gradient mode is off, who knows.
         sizes: Bytes of each tensor read, as it is seen.
-        spare: Tensors that its formula holds on the way, if it is not lean.
+        lean: Its formula makes nothing on the way but cotangents, or it is known in
+            bytes what. `spare`: Tensors that it holds on the way, if it is not.
         copying: Its kernels work on copies of what it reads and makes.
         workspace: The bytes that its kernel takes for itself, beyond copies if it
             copies; `reverse_workspace`: what those of its backward take beyond that.
@@ -84,7 +85,8 @@ class Signature:
         found = workspace_bytes(func._schema.name, args)
         self.workspace, self.reverse_workspace, _ = found
         self.spare, self.copying = 0, kind.copying and not _on_cuda(args)
-        if not (self.copying or kind.lean) and any(differentiable):
+        self.lean = self.copying or kind.lean
+        if not self.lean and any(differentiable):
             self.spare = spare_tensors(func, args, geometries, differentiable)
         self.scratch_bytes = 0
         self.new = True
@@ -96,6 +98,18 @@ class Signature:
         self.root: Geometry | None = None
         self.nbytes = -1
         self.single = False
+
+    def take_measured(self, forward: int, reverse: int | None) -> None:
+        """What its kernel took was measured, and its backward, if that could be tried.
+
+        One that works in memory of its own holds no tensors on the way, and needs as
+        much on the way back as far as anybody knows.
+        """
+        self.workspace, self.reverse_workspace = forward, reverse or 0
+        if reverse is not None:
+            self.spare, self.lean = 0, True
+        elif forward:
+            self.spare, self.reverse_workspace = 0, forward
 
     def run(self, roots: Sequence[tuple[Tensor, Geometry]]) -> tuple[Any, list[Tensor]]:
         """Run the operator on the tensors given by their roots.
