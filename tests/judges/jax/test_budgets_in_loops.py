@@ -164,3 +164,21 @@ def test_room_that_no_run_would_need_is_not_taken(face: str) -> None:
         for b in ("1 MB", "8 GB")
     )
     assert 500_000 < small <= 1_000_000 < large < 40_000_000
+
+
+def test_stages_of_one_step_are_dear_where_loops_are_the_device_s() -> None:
+    """What one turn costs a device is asked of finely cut programs, too."""
+
+    def turn(state: Any) -> Any:
+        i, x = state
+        inside = lambda s: (s[0] + 1, 0.9 * jnp.cos(s[1]))  # noqa: E731
+        goes_on = lambda s: s[0] < 1 + (i * 7) % 60  # noqa: E731
+        return i + 1, lax.while_loop(goes_on, inside, (0, x))[1] + 1
+
+    def paper(x: Any) -> Any:
+        return jnp.sum(lax.while_loop(lambda s: s[0] < 60, turn, (0, x))[1] ** 2)
+
+    told = rj.explain(
+        paper, jnp.ones(1000, np.float32), plan=retape.within(120_000), loops="device"
+    )
+    assert told.stage is not None and told.stage > 1

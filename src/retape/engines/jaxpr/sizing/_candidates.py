@@ -6,7 +6,7 @@ tape (`_direct`), with what is computed once held or, for less memory, computed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 
@@ -99,20 +99,19 @@ def tapeless_candidates(
         yield _direct(plan, compiled, whole, thrift=thrift)
 
 
-def device_candidates(
-    plan: Plan, compiled: Compiled, others: Sequence[Candidate | Infeasible]
+def priced_for_device(
+    found: Iterable[Candidate | Infeasible], whole: Compiled
 ) -> Iterator[Candidate | Infeasible]:
-    """Those by what they cost an accelerator, and stages of steps with a thin tape.
+    """The same by what they cost an accelerator, on which a turn is some fifty kernels.
 
-    A turn is some fifty kernels there, so that stages of one step are dear.
+    So stages of one step are dear there, however finely the program is cut.
     """
-    for each in others:
+    for each in found:
         if isinstance(each, Candidate):
-            price = device_cost(each.compiled, each.settings, compiled)
+            price = device_cost(each.compiled, each.settings, whole)
             yield replace(each, price=price)
         else:
             yield each
-    yield from thin_candidates(plan, compiled)
 
 
 def scanned_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:

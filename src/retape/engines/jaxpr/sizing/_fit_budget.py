@@ -26,7 +26,7 @@ one another, and hold of one another's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,8 +50,8 @@ from retape.engines.jaxpr.sizing._candidates import (
     Infeasible,
     bounded_by_length,
     candidates,
-    device_candidates,
     is_good_enough,
+    priced_for_device,
     refusal,
     scanned_candidates,
     sort_key,
@@ -145,14 +145,20 @@ class SizeFit:
     def estimated(self, plan: Plan) -> list[Candidate | Infeasible]:
         """Candidates by estimates, up to one that advances each step at most once."""
         plan = replace(plan, memory=max(1, int(plan.limit * self.shared)))
-        found: list[Candidate | Infeasible] = list(candidates(plan, self.whole))
+        found = list(self.priced(candidates(plan, self.whole)))
         if self.device:
-            found = list(device_candidates(plan, self.whole, found))
+            found += thin_candidates(plan, self.whole)
         for finer in self.finer():
             if is_good_enough(found, _ENOUGH if self.device else 1):
                 break
-            found += tapeless_candidates(plan, finer, self.whole)
+            found += self.priced(tapeless_candidates(plan, finer, self.whole))
         return found
+
+    def priced(
+        self, found: Iterable[Candidate | Infeasible]
+    ) -> Iterable[Candidate | Infeasible]:
+        """Candidates by what they cost where they are run."""
+        return priced_for_device(found, self.whole) if self.device else found
 
     def finer(self) -> Iterator[Compiled]:
         """The program cut finer and finer, as long as that makes a difference."""
