@@ -13,6 +13,7 @@ from sys import maxsize
 
 from retape.engines.eager._limits import SMALL_BUDGET, Limits
 from retape.engines.eager._record_bytes import analysis_bytes
+from retape.engines.eager.analysis._columns import Columns, Rerun
 from retape.engines.eager.analysis._measured import cut_run, widths_of
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
@@ -22,6 +23,7 @@ from retape.engines.eager.plan._dynamic_programme import Optimum
 from retape.engines.eager.plan._program import FEWEST_ENTRIES
 from retape.engines.eager.plan._way_back import UnitSchedule, path_to, tapes_in
 from retape.engines.eager.replay._backward import Sweep, Tape
+from retape.engines.eager.replay._replay import needed_steps
 from retape.engines.eager.trace._report import Descent, Schedule
 from retape.engines.eager.trace._run import Handle, Run
 from retape.engines.eager.trace._step import Snapshot
@@ -219,7 +221,7 @@ class PlannedSweep(Sweep):
         ]
         wanted = {slot for each in states for slot in each.slots}
         wanted.update(slot for _, slots in tapes for slot in slots)
-        if not plan.broken and not self._is_too_much(self._not_there(wanted)):
+        if not plan.broken and not self._is_too_much(self._not_there(wanted), last):
             self._run_to(states, tapes)
             plan.put_away(trace)
 
@@ -239,10 +241,18 @@ class PlannedSweep(Sweep):
     def _tape_of(self, unit: int) -> Tape:
         return self._numbers(unit), self._slots(unit)
 
-    def _is_too_much(self, slots: Set[int]) -> bool:
-        """Tell whether there is no room, against the plan, which is left then."""
+    def _is_too_much(self, slots: Set[int], last: int) -> bool:
+        """Tell whether there is no room, against the plan, which is left then.
+
+        What running to a unit takes on the way the plan has counted, if it is whole.
+        """
         trace, plan = self._run.trace, self.plan
         nbytes = sum(trace.nbytes[slot] for slot in slots)
+        if plan.excess:
+            columns = Columns.of(trace)
+            end = min(plan.stop_of(last), columns.length)
+            rerun = Rerun(columns, needed_steps(trace, slots))
+            nbytes = max(nbytes, rerun.peak(slots) + int(columns.waiting[end]))
         excess = trace.counter.live + nbytes - trace.memory
         if excess > 0:
             plan.leave(ceil(excess))

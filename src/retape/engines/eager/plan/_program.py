@@ -6,9 +6,9 @@ too. So of the plans that are known those for less memory are among the choices,
 cheapest is taken by what it will run, rehearsed: more memory never costs more.
 
 A record shows what a program reads again. It does not show what it holds beyond its
-last use, as local variables. A run that leaves its plan for that reason tells how much
-it was, and the next plan has so much less room: everywhere, if it was held to the end,
-else only where the program itself runs.
+last use, as local variables. A run that has too little room for that reason tells how
+much it was, and the next plan has so much less room: everywhere, if it was held to the
+end, else only where the program itself runs.
 
 In a store states and tapes take no memory while they wait. A state that is run from is
 read back, so it takes memory while its unit is run. What is put away is copied twice,
@@ -83,7 +83,8 @@ class KnownPlan(NamedTuple):
 class InBudget:
     """A program in one budget.
 
-    Plans are left where a program does something else than was measured or holds more.
+    Plans are left where a program does something else than was measured or holds more,
+    of which a little is made up for by tapes that are let go.
     That may show in the backward, when runs of other programs, or of the same, have
     begun since. So each run that follows a plan tells here itself that it left it, and
     what it tells is looked at before the next run.
@@ -124,9 +125,9 @@ class InBudget:
         self.choice, self.searched, self.state = None, 0, "without"
 
     def watch(self, plan: ExpectedPlan) -> None:
-        """Hear of it if a run leaves its plan, or has left it."""
+        """Hear of it if a run leaves its plan, has left it or had too little room."""
         plan.on_leaving = self.left.append
-        if plan.broken:
+        if plan.broken or plan.excess:
             self.left.append(plan)
 
     def leave_more_room(self, plan: ExpectedPlan) -> None:
@@ -207,7 +208,7 @@ class Program:
         while known.left:
             plan = known.left.pop(0)
             # Several runs may have followed the same plan at once: one lesson will do.
-            if known.choice is not None and plan.descents is known.choice.descents:
+            if known.choice is not None and plan.made is known.choice.descents:
                 known.leave_more_room(plan)
                 self._drop(plan, memory)
                 if not known.fails:
@@ -217,7 +218,7 @@ class Program:
         """A plan did not hold in a budget: no smaller one has it either."""
         for size, each in self.budgets.items():
             choice = each.choice
-            if size <= memory and choice and choice.descents is plan.descents:
+            if size <= memory and choice and choice.descents is plan.made:
                 each.give_up()
                 each.state = "without" if size == memory else "recorded"
 

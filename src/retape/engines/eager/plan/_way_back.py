@@ -3,8 +3,9 @@
 The first descent is the program's own run: the values that autograd saves are held in
 the units that it tapes and let go in the others, and the state before each stored unit
 is held. When the backward comes to a unit that is not taped, the descent that tapes it
-is run from the state that it starts at. If the run leaves the plan, or holds more than
-there is room for, the rest is done without one: every value can still be recomputed.
+is run from the state that it starts at. If the program itself holds more than there is
+room for, tapes are let go, each for a descent more. If the run leaves the plan, the
+rest is done without one: every value can still be recomputed.
 
 A backward and its rehearsal ask the same of a plan, one with tensors in its hands and
 one with their numbers. So they cannot come to different answers. Plans are compared by
@@ -36,7 +37,7 @@ class UnitSchedule:
         cuts: Positions of the units as far as they are known.
         states: At each cut, the slots made before and used after.
         broken: The run has left the plan.
-        excess: Bytes that it held beyond what there was room for, if it left for that.
+        excess: Bytes that it held beyond what there was room for.
         overhang: Bytes that the program held itself then, if that was while it ran.
         on_leaving: Called once, with this, when the run leaves the plan.
     """
@@ -52,9 +53,15 @@ class UnitSchedule:
     def leave(self, excess: int = 0, overhang: int = 0) -> None:
         """The rest is done without this plan; whoever made it is told."""
         if not self.broken:
-            self.broken, self.excess, self.overhang = True, excess, overhang
+            self.broken = True
+            self.lack(excess, overhang)
             if self.on_leaving is not None:
                 self.on_leaving(self)
+
+    def lack(self, excess: int, overhang: int) -> None:
+        """There was less room than the plan has counted on."""
+        self.excess = max(self.excess, excess)
+        self.overhang = max(self.overhang, overhang)
 
     def put_away(self, trace: Trace) -> None:
         """Move what snapshots hold into the store, if there is one."""
