@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map_only
@@ -24,6 +25,7 @@ from retape.engines.eager.record._record_collective import (
     gathered_bytes,
     has_storage,
     is_boundary,
+    is_of_replicas,
     is_sharding,
     record_collective,
     record_control_flow,
@@ -101,6 +103,7 @@ class Recorder(OperatorWatch):
         self.keeper = keeper
         self.paused = self.opaque = self._passed_on = False
         self._regions = 0  # of a profile, in which nothing is the program's
+        self._replicas = dist.is_available() and dist.is_initialized()
         trace = run.trace
         run.compiled = native_for(trace) is not None
         module = None if trace.without_values else native_for(trace)
@@ -118,9 +121,7 @@ class Recorder(OperatorWatch):
 
     def __enter__(self) -> "Recorder":
         _active.recorder = self
-        self._scope = what_has_no_operator(
-            lambda: active_recorder() is not None, paused_recording, self._hand_out
-        )
+        self._scope = what_has_no_operator(active_recorder)
         self._scope.__enter__()
         super().__enter__()
         if self._native is not None:
@@ -163,7 +164,8 @@ class Recorder(OperatorWatch):
             return func(*args, **kwargs) if kwargs else func(*args)
         run = self.run
         # No public function tells whether the engine is at work.
-        if _graph_task() != -1 and not torch.is_grad_enabled():
+        backward = _graph_task() != -1 and not torch.is_grad_enabled()
+        if backward or self._replicas and is_of_replicas(kind):
             return self._unrecorded(func, kind, args, kwargs or {})
         trace = run.trace
         if kind.scratch or (kind.copying and trace.memory < inf):
@@ -180,10 +182,10 @@ class Recorder(OperatorWatch):
             self.keeper.relieve()
         return result
 
-    def _hand_out(self, tensor: torch.Tensor) -> None:
+    def hand_out(self, tensor: torch.Tensor) -> None:
         """The memory of a tensor is given to another library."""
         on_host = tensor.device.type == "cpu" and tensor.layout is torch.strided
-        if active_recorder() is self and on_host and not self.paused:
+        if on_host and not self.paused:
             self.run.trace.expose(tensor.untyped_storage())
 
     def _control_flow(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -212,7 +214,7 @@ class Recorder(OperatorWatch):
     def _unrecorded(
         self, func: Any, kind: OperatorTraits, args: Any, kwargs: Any
     ) -> Any:
-        """Run an operator of a backward: no part of what is to be recomputed."""
+        """Run an operator of a backward, say: no part of what is to be recomputed."""
         for tensor in written_tensors(kind, args, kwargs):
             if has_storage(tensor):
                 self.run.trace.forget(tensor)

@@ -18,11 +18,18 @@ budgets or shapes differ never wait for one another. What FSDP2 itself holds at 
 beside the budget. All of it shows in regions of a profile, which PyTorch labels: also
 where a method is called that was registered as a forward
 (`register_fsdp_forward_method`).
+
+`DistributedDataParallel` makes, in its second forward, the tensors anew in which
+gradients are summed over the processes. They stay, as gradients do, and are as large as
+all of these; as part of the program they were more than most budgets. So what its file
+has PyTorch do is not recorded, and what is written there, buffers that are to be the
+same in all processes, is read as what the program brought along.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from inspect import currentframe
+from itertools import islice
 from traceback import walk_stack
 from typing import Any
 
@@ -44,6 +51,7 @@ _FUNCTIONAL = frozenset(
     }
 )  # fmt: skip
 _FLAT = "torch/distributed/fsdp/_flat_param.py"
+_REPLICAS = "torch/nn/parallel/distributed.py"
 
 
 def record_collective(
@@ -216,6 +224,18 @@ def _refuse_flat_parameters(func: Any) -> None:
             "regions into its units: "
             "`FullyShardedDataParallel(retape.torch.Checkpointed(unit))`."
         )
+
+
+def is_of_replicas(kind: OperatorTraits) -> bool:
+    """Tell whether an operator that is being recorded is `DistributedDataParallel`'s.
+
+    The caller's caller is the frame that has called it.
+    """
+    if not (kind.writes or kind.uninitialised):
+        return False
+    frames = islice(walk_stack(currentframe()), 3)
+    *_, caller = (frame.f_code.co_filename for frame, _ in frames)
+    return caller.endswith(_REPLICAS)
 
 
 def written_tensors(
