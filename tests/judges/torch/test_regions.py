@@ -102,16 +102,68 @@ def test_what_is_named_is_what_runs_again(row: str) -> None:
 
 @pytest.mark.parametrize("policy", [matrix_products, names(save=["mlp", "attention"])])
 def test_what_is_kept_is_in_the_budget(policy: Any) -> None:
-    net, memory = blocks(12), 1
-    for _ in range(9):
-        try:
-            step(net, lambda: under(policy, memory)(net))  # noqa: B023
-        except BudgetError as error:
-            assert error.least is not None and error.least > memory
-            memory = error.least
+    net = blocks(12)
+    loss_of(net).backward()  # gradients of parameters are there
+    with pytest.raises(BudgetError) as refused:
+        step(net, lambda: under(policy, 1)(net))
+    memory = refused.value.least
+    assert memory is not None
     with Peak() as peak:
         step(net, lambda: under(policy, memory)(net))
     assert peak.nbytes <= memory
+
+
+def first_layer(layers: nn.ModuleList, norm: nn.Module, x: Tensor) -> Tensor:
+    with region("a"):
+        x = layers[0](x).sigmoid()
+    for layer in layers:
+        x = layer(x).sigmoid()
+    return x.square().mean()
+
+
+def norm_in_the_end(layers: nn.ModuleList, norm: nn.Module, x: Tensor) -> Tensor:
+    for layer in layers:
+        x = nn.functional.dropout(layer(x).sigmoid(), 0.1)
+    with region("a"):
+        x = norm(x)
+    return x.square().mean()
+
+
+def one_norm_twice(layers: nn.ModuleList, norm: nn.Module, x: Tensor) -> Tensor:
+    x = norm(layers[0](x))
+    with region("a"):
+        x = norm(layers[1](x))
+    return x.square().mean()
+
+
+def own_buffer(layers: nn.ModuleList, norm: nn.Module, x: Tensor) -> Tensor:
+    buffer, x = torch.zeros(16).add_(1), layers[0](x)
+    with region("a"):
+        x = (x * buffer.mean()).tanh()
+        buffer.mul_(0.9)
+    return (x * buffer.clone()).square().mean()
+
+
+@pytest.mark.parametrize(
+    "program", [first_layer, norm_in_the_end, one_norm_twice, own_buffer]
+)
+def test_the_budget_that_a_refusal_names_is_taken_at_once(program: Any) -> None:
+    torch.manual_seed(0)
+    layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(12))
+    norm, x = nn.BatchNorm1d(16), torch.randn(12, 16)
+
+    def peak(memory: int) -> int:
+        with retape.torch.recompute(memory=memory, policy=names(save=["a"])) as run:
+            loss = program(layers, norm, x)
+        loss.backward()
+        return run.report.peak_bytes
+
+    most = peak(10**9)
+    with pytest.raises(BudgetError) as refused:
+        peak(300)
+    assert refused.value.least is not None
+    assert refused.value.least < 2 * most
+    peak(refused.value.least)
 
 
 def test_a_named_module_is_copied_pickled_and_compiled_as_another() -> None:

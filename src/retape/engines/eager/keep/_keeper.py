@@ -19,7 +19,7 @@ from retape.engines.eager._limits import (
 from retape.engines.eager._record_bytes import analysis_bytes, record_size
 from retape.engines.eager.analysis._columns import Columns, crossing
 from retape.engines.eager.analysis._cotangent_bytes import step_cotangents
-from retape.engines.eager.analysis._least_memory import check_budget
+from retape.engines.eager.analysis._least_memory import check_budget, least_memory
 from retape.engines.eager.keep._place_snapshot import put_away
 from retape.engines.eager.keep._rules import Rules
 from retape.engines.eager.trace._geometry import storage_refcount
@@ -55,7 +55,7 @@ class Keeper:
         self._rules = Rules(run, gap, limits.stage)
         self.floor = self.enough = 0
         self.relieved = False
-        self._again = 0
+        self._again = self._lacking = 0
         self.room: int | None = limits.memory
         self.bookkeeping = self.bare = 0
         self._next_count: float = _FIRST_COUNT
@@ -89,9 +89,14 @@ class Keeper:
         put_away(self._run.trace, self._run.trace.snapshots)
 
     def lacks(self, nbytes: int) -> None:
-        """Bytes that a policy keeps could not be kept: the budget is too small."""
+        """Bytes that a policy keeps could not be kept: the budget is too small.
+
+        At least they have to be added, and room for all of them beside what the run
+        takes otherwise is enough.
+        """
         if nbytes and self.room is not None:
-            self.relieved, self.floor = True, max(self.floor, self.room + nbytes)
+            self.relieved, self._lacking = True, self._lacking + nbytes
+            self.floor = max(self.floor, self.room + nbytes)
 
     def leave_to_record(self, bare: int, notes: int = 0) -> None:
         """From now on tensors have what a record of so many bytes leaves them.
@@ -283,4 +288,7 @@ class Keeper:
             return
         if self.relieved or self.enough > self.room:
             room, floor = room_for_tensors(memory, self.bare), self.floor
+            if self._lacking:
+                more = self._lacking + self._run.trace.largest
+                floor = max(floor, least_memory(self._run) + more)
             check_budget(self._run, memory, room, self.bare, floor, self.relieved)

@@ -63,7 +63,8 @@ def names(save: Collection[str] = (), again: Collection[str] = ()) -> RegionName
 
     Args:
         save: Names of regions of which everything that autograd saves is kept, whatever
-            the budget; `*`, `?` and `[...]` stand for what they do in file names.
+            the budget, but for what the region overwrites; `*`, `?` and `[...]` stand
+            for what they do in file names.
         again: Names of regions that are run again, also where there is room.
 
     Raises:
@@ -145,25 +146,26 @@ def region(name: str) -> Iterator[None]:
         run.inside.pop()
         run.tally.regions.append(Region(path, begin.step, len(run.trace.steps)))
     if decided == "save":
-        recorder.keeper.lacks(_pin(run, number))
+        recorder.keeper.lacks(_pin(run, number, begin.step))
     elif decided:
         begin.let_go(run.trace)
     if decided:
         snapshot_here(run)
 
 
-def _pin(run: Run, number: int) -> int:
-    """Keep what was saved since a region began.
+def _pin(run: Run, number: int, begin: int) -> int:
+    """Keep what was saved since a region began, but for what was overwritten in it.
 
     Returns:
         The bytes of what is not there any more.
     """
     trace, missing = run.trace, 0
+    overwritten = {old for step in trace.steps[begin:] for old, _ in step.writes}
     slots = dict.fromkeys(map(run.slot_of, range(number, len(run.handle_steps))))
     for slot in slots:
         if slot in trace.held.storages:
             trace.pin_slot(slot, trace.held.storages[slot])
-        elif trace.producer[slot] >= 0:
+        elif trace.producer[slot] >= 0 and slot not in overwritten:
             missing += trace.nbytes[slot]
     return missing
 
