@@ -226,7 +226,7 @@ def _yields(function: Any) -> bool:
 def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
     pack, unpack = recorder.pack, recorder.unpack
     if inside_of_transform():  # below it, no tensor shows that it gets a gradient
-        recorder.opaque = recorder.run.trace.opaque = True
+        recorder.run.trace.opaque = True
         levels = Levels(pack, unpack)
         pack, unpack = levels.pack, levels.unpack
     scope.enter_context(hooks_are_allowed())

@@ -170,7 +170,8 @@ struct Names {
   X(Tail, partial) X(Tail, steps) X(Tail, windows) X(Geometry, native)             \
   X(Note, filled_as) X(Note, input) X(Signature, native) X(Trace, held)            \
   X(Trace, latest) X(Trace, limit) X(Trace, next_cut) X(Trace, notes)              \
-  X(Trace, opened) X(Trace, saved) X(Trace, section) X(Trace, tail)
+  X(Trace, opaque) X(Trace, opened) X(Trace, saved) X(Trace, section)              \
+  X(Trace, tail)
 
 struct Layout {
   PyObject *step_type, *foreign_type, *python_handle_type;

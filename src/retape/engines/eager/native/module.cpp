@@ -44,7 +44,6 @@ PyObject* enter(PyObject*, PyObject* const* args, Py_ssize_t) {
   session.keeper = args[2];
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(args[1]));
   session.paused = Slot(type, "paused");
-  session.opaque = Slot(type, "opaque");
   current = &session;
   install_table();
   Py_RETURN_NONE;

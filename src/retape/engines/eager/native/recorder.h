@@ -244,7 +244,7 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const bool backward = torch::autograd::get_current_graph_task_id() != -1 &&
       !c10::GradMode::is_enabled();
   if (backward || session->paused(session->recorder) == Py_True ||
-      session->opaque(session->recorder) == Py_True)
+      layout->Trace_opaque(session->trace.get()) == Py_True)
     return original->dispatch(op, stack);
   session->scratch.clear();
   Call call{session->scratch};

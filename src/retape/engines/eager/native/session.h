@@ -25,7 +25,7 @@ class Session {
   Ref trace, run, owner, counter, geometries, held, notes, tail, steps, producer, nbytes, last_read, roots, handle_steps,
       handle_slots, alive, slot_handles, kind_of;
   PyObject *recorder = nullptr, *keeper = nullptr;
-  Slot paused, opaque;  // of the recorder
+  Slot paused;  // of the recorder
   std::unordered_map<const void*, OpInfo> operators;
   std::unordered_map<Key, Known> known;
   std::unordered_map<Key, Ref> geometry_table;

@@ -94,14 +94,14 @@ class Recorder(OperatorWatch):
     """
 
     # What compiled code reads at each operator has a fixed place.
-    __slots__ = ("opaque", "paused")
+    __slots__ = ("paused",)
 
     def __init__(self, run: Run, keeper: Keeper) -> None:
         super().__init__()
         self.run = run
         self.shapes: Callable[[torch.Tensor], torch.Tensor] | None = None
         self.keeper = keeper
-        self.paused = self.opaque = self._passed_on = False
+        self.paused = self._passed_on = False
         self._regions = 0  # of a profile, in which nothing is the program's
         self._replicas = dist.is_available() and dist.is_initialized()
         trace = run.trace
@@ -228,15 +228,15 @@ class Recorder(OperatorWatch):
         if self._passed_on:
             self._passed_on = False
             return NotImplemented
-        before, self.opaque = self.opaque, True
         trace = self.run.trace
-        trace.opaque = self._passed_on = True
+        before, trace.opaque = trace.opaque, True
+        self._passed_on = True
         OperatorWatch.__enter__(self)
         try:
             return func(*args, **kwargs)
         finally:
             OperatorWatch.__exit__(self, None, None, None)
-            self.opaque = trace.opaque = before
+            trace.opaque = before
             self._passed_on = False
 
 

@@ -203,8 +203,7 @@ def hold_results(trace: Trace, result: Any, filled: Sequence[Tensor]) -> Any:
         if not has_storage(tensor) or tensor.is_meta:
             continue
         storage = tensor.untyped_storage()
-        buffer = getattr(storage, TAG, None)
-        if buffer is None or buffer.owner is not trace.owner:
+        if trace.buffer_on(storage) is None:
             slot = trace.new_slot(-1, storage.nbytes(), trace.geometries.of(tensor))
             buffer = Buffer(trace.owner, slot, storage.nbytes(), trace.counter)
             setattr(storage, TAG, buffer)

@@ -102,8 +102,8 @@ def _read(
     key: list[Any], reads: list[int], step: int,
 ) -> None:  # fmt: skip
     storage = value.untyped_storage()
-    buffer = getattr(storage, TAG, None)
-    if buffer is None or buffer.owner is not trace.owner:
+    buffer = trace.buffer_on(storage)
+    if buffer is None:
         buffer = trace.adopt(value, storage)
     elif buffer.uninitialised and (
         position not in kind.writes or trace.noted(buffer.slot).exposure is not None

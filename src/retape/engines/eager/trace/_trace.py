@@ -45,7 +45,7 @@ class Trace:
     # What compiled code reads at each operator has a fixed place.
     __slots__ = (
         "__dict__", "__weakref__", "held", "latest", "limit", "next_cut", "notes",
-        "opened", "saved", "section", "tail",
+        "opaque", "opened", "saved", "section", "tail",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Trace:
         self.on_host &= tensor.device.type in ("cpu", "meta")
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
-        handed_out = bool(self.shared) and storage._cdata in self.shared
+        handed_out = storage._cdata in self.shared
         if not self.without_values and (handed_out or is_exposed(tensor, storage)):
             self._watch(buffer, tensor)
         if self.verify and storage.device.type != "meta":
@@ -134,10 +134,12 @@ class Trace:
     def buffer_of(self, tensor: Tensor) -> Buffer:
         """The note on the storage of a tensor, which is foreign if it has none."""
         storage = tensor.untyped_storage()
+        return self.buffer_on(storage) or self.adopt(tensor, storage)
+
+    def buffer_on(self, storage: Storage) -> Buffer | None:
+        """The note that this trace has hung on a storage, if it has."""
         buffer = getattr(storage, TAG, None)
-        if buffer is None or buffer.owner is not self.owner:
-            return self.adopt(tensor, storage)
-        return buffer
+        return buffer if buffer is not None and buffer.owner is self.owner else None
 
     def _gets_gradient(self, note: Note, whole: Tensor | None) -> None:
         """A slot that no step made is about to be read, and gets a gradient."""
@@ -228,8 +230,8 @@ class Trace:
 
     def look_at(self, storage: Storage) -> None:
         """Have each read of a value look whether others have changed it."""
-        buffer = getattr(storage, TAG, None)
-        if buffer is None or buffer.owner is not self.owner or buffer.uninitialised:
+        buffer = self.buffer_on(storage)
+        if buffer is None or buffer.uninitialised:
             return  # it is not known yet, or it is looked at already
         if storage._cdata in self.shared:
             if buffer.slot in self.held.storages:
@@ -333,8 +335,8 @@ class Trace:
     def forget(self, tensor: Tensor) -> None:
         """A storage was overwritten outside the record: it is foreign from now on."""
         storage = tensor.untyped_storage()
-        buffer = getattr(storage, TAG, None)
-        if buffer is not None and buffer.owner is self.owner:
+        buffer = self.buffer_on(storage)
+        if buffer is not None:
             self.before_write(buffer, tensor)
             delattr(storage, TAG)
 
