@@ -1,6 +1,6 @@
 """Twenty budgets between the least and plain: held, and does more memory cost less?
 
-    python -m benchmarks.torch.curves [--full] [--fresh] [--figure STEM] [NAME ...]
+    python -m benchmarks.torch.curves [--full] [--fresh] [--estimated] [NAME ...]
 
 For each budget: the peak that the CPU's allocator counted beyond the start, of the
 first run and of later ones, which follow what was learned; what was run again, as a
@@ -9,8 +9,9 @@ the rest), in the first run and in the last; processor time of a later run over 
 the plain one. Then by how much a larger budget ever cost more than a smaller one.
 
 `--full` takes larger models. With `--fresh` each budget is as in a process of its own:
-what runs in others have shown is forgotten. `--figure` draws it, for light and dark
-pages.
+what runs in others have shown is forgotten; with `--estimated` the program is then
+estimated, so that its first run has a plan. `--figure STEM` draws it, for light and
+dark pages.
 """
 
 from __future__ import annotations
@@ -148,6 +149,13 @@ def sweep(
         yield Point(budget, first, later, again[0], again[-1], costs[0], costs[-1], job)
 
 
+def estimated(program: Program) -> None:
+    """Forget all but what the shapes of a program say."""
+    forget_plans()
+    torch.manual_seed(1)
+    retape.torch.estimate(program.loss)
+
+
 def rises(shares: Sequence[float]) -> float:
     """By how much a larger budget costs more than a smaller one, at the worst."""
     best = accumulate(shares, min)
@@ -188,8 +196,8 @@ def draw(curves: dict[str, list[Point]], axes: Any) -> None:
 
 def main() -> None:
     given = asked(
-        __doc__, MODELS, full=False, fresh=False, figure="", budgets=20,
-        quick={"budgets": 3, "names": ["gpt"]},
+        __doc__, MODELS, full=False, fresh=False, estimated=False, figure="",
+        budgets=20, quick={"budgets": 3, "names": ["gpt"]},
     )  # fmt: skip
     torch.set_num_threads(1)
     retape.torch.accelerate()
@@ -200,6 +208,8 @@ def main() -> None:
         ready_gradients(program.parameters)
         base = seconds(partial(step, program.loss))
         forget = forget_plans if given.fresh else lambda: None
+        if given.estimated:
+            forget = partial(estimated, program)
         how = {"count": given.budgets, "share": costs.share, "forget": forget}
         if points := measured(program, name, base, **how):
             curves[name] = points
