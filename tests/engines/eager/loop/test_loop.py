@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -117,6 +118,32 @@ def under_autocast(x: Tensor) -> Tensor:
         return x @ x
 
 
+def tripled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+def scripted(x: Tensor) -> Tensor:
+    return torch.tanh(torch.jit.script(tripled)(x))
+
+
+def in_a_thread(x: Tensor) -> Tensor:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.sin, x).result() * x
+
+
+def unseen(x: Tensor) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        return x[0].exp()
+
+
+def read_much_later(x: Tensor) -> Tensor:
+    found, y = unseen(x), torch.ones(4)
+    del x
+    for _ in range(100):
+        y = y.sin()
+    return found * y
+
+
 W = torch.ones(4, 4)
 REFUSED: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
     "statistics": (statistics, UnsupportedError, "mode='loop'"),
@@ -131,6 +158,14 @@ REFUSED: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
     "own function": (Twice.apply, UnsupportedError, "inside an `autograd.Function`"),
     "unseen draw": (unseen_draw, UnsupportedError, "random numbers were drawn"),
     "unseen write": (unseen_write, MachineError, "overwritten in place"),
+    "TorchScript": (scripted, UnsupportedError, "cannot be noted"),
+    "a thread": (in_a_thread, UnsupportedError, "cannot be noted"),
+    "code of C++": (unseen, UnsupportedError, "cannot be noted"),
+    "read much later": (read_much_later, UnsupportedError, "cannot be noted"),
+    "vmap": (torch.func.vmap(torch.sin), UnsupportedError, "`torch.func`"),
+    "vjp": (
+        lambda x: torch.func.vjp(torch.sin, x)[1](x), UnsupportedError, "under",
+    ),
     "a leaf": (
         lambda x: torch.ones(3, requires_grad=True).sum(), UnsupportedError,
         "before the block",
@@ -144,7 +179,24 @@ def test_what_a_loop_cannot_run_again_is_refused(name: str) -> None:
     call, error, words = REFUSED[name]
     w = torch.eye(4).requires_grad_()
     with pytest.raises(error, match=words), recompute(mode="loop", memory="1MB"):
-        call(w @ w)
+        left = call(w @ w)  # as the program may hold it
+        assert left is not None
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_unseen_code_may_read_what_the_loop_has_not_made() -> None:
+    """Its results begin no graph in the loop, or none at all."""
+    found = []
+    for under in (contextlib.nullcontext(), recompute(mode="loop", memory="1MB")):
+        w = torch.eye(4).requires_grad_()
+        with under:
+            h = w @ w
+            with torch.no_grad():
+                mask = unseen(h)
+            a, b = torch.broadcast_tensors(w, mask)
+            loss = (h * a * b * scripted(w)).sum()
+        found.append(torch.autograd.grad(loss, w)[0])
+    torch.testing.assert_close(*found)
 
 
 def batched(h: Tensor, w: Tensor) -> None:

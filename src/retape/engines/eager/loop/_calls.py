@@ -9,6 +9,7 @@ between two snapshots nobody holds but the program.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from sys import maxsize
 from typing import Any, NamedTuple
@@ -17,14 +18,18 @@ from weakref import ref
 import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
+from torch.autograd.graph import get_gradient_edge
 
 from retape.engines.eager._errors import BudgetError, MutationError, UnsupportedError
+from retape.engines.eager._function_levels import inside_of_transform
 from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.trace._random_state import Drawn, Draws, present_generators
 from retape.schedule import OnlineBinomial
 from retape.schedule._in_use import running_sums
 
 _TAG = "_retape_call"
+# Its stubs leave out how many refer to a tensor: Python counts as one.
+_uses: Callable[[Tensor], int] = vars(torch._C.TensorBase)["_use_count"]
 # Snapshots may take this share of a budget; a stage and its cotangents the rest. With a
 # quarter, 400 LSTM cells ran 1.76 forwards again in 526 kB, not 1.51, and 1.51 in
 # 591 kB, not 1.21 (2026-11-27).
@@ -83,6 +88,7 @@ class Calls:
         self._owner = object()  # in the tags: they make no cycle
         self._foreign_slots: dict[int, Slot] = {}
         self._made: dict[int, ref[Tensor]] = {}  # since the last snapshot
+        self._used: dict[int, ref[Tensor]] = {}  # not in Python alone
         if snapshots is None:
             self._online = OnlineBinomial(_MOST, _SPACING, "doubling")
         else:
@@ -158,8 +164,12 @@ class Calls:
         for tensor in results:
             floating = needs and (tensor.is_floating_point() or tensor.is_complex())
             slot = self._new(index, tensor, floating)
+            if self._known(tensor) is not None:  # given back as it was
+                continue
             setattr(tensor, _TAG, (self._owner, slot))
             self._made[slot] = ref(tensor)
+            if floating:  # what takes it and is not noted makes a graph: see below
+                tensor.requires_grad = True
         self.calls.append(call)
         self.reads.append(tuple(reads))
         if index + 1 >= self._due:
@@ -167,10 +177,12 @@ class Calls:
 
     def _adopt(self, tensor: Tensor) -> Slot:
         strange = type(tensor) not in (Tensor, torch.nn.Parameter)
+        strange |= inside_of_transform()
         if strange or not tensor.is_leaf and tensor.is_inference():
             raise UnsupportedError(
-                f"a tensor of type `{type(tensor).__name__}` was read under "
-                "`recompute(mode='loop')`. Leave `mode` out."
+                f"a tensor of type `{type(tensor).__name__}`, or inside of a transform "
+                "of `torch.func`, was read under `recompute(mode='loop')`. Leave "
+                "`mode` out."
             )
         if unpack_dual(tensor).tangent is not None:
             raise UnsupportedError(
@@ -205,12 +217,31 @@ class Calls:
     def _held_by_program(self) -> dict[int, Tensor]:
         """What was made, as far as the program can still read it."""
         last = self.snapshots[-1].values
-        held = {s: t for s, t in last.items() if sys.getrefcount(t) > _OURS}
         made = ((slot, tensor()) for slot, tensor in self._made.items())
-        held.update((slot, tensor) for slot, tensor in made if tensor is not None)
+        there = {slot: tensor for slot, tensor in made if tensor is not None}
+        for slot, tensor in (*last.items(), *there.items()):
+            if _uses(tensor) > 1 and self.needs[slot]:
+                self._used[slot] = ref(tensor)
+        held = {s: t for s, t in last.items() if sys.getrefcount(t) > _OURS}
+        held.update(there)
         self._made.clear()
         self._prune(self.snapshots[-1])
         return held
+
+    def _refuse_graphs(self) -> None:
+        """Refuse values of this record in a graph: no call that is noted makes one.
+
+        TorchScript, other threads and C++ code do, and their results would be taken for
+        constants. What a graph begins with lives as long, and not in Python alone.
+        """
+        for value in (used() for used in self._used.values()):
+            if value is not None and _is_in_graph(value):
+                raise UnsupportedError(
+                    f"A tensor of shape `{tuple(value.shape)}` was read under "
+                    "`recompute(mode='loop')` by code whose calls cannot be noted "
+                    "(TorchScript, another thread, C++), so no gradient would go "
+                    "through it. Leave `mode` out."
+                )
 
     def _mark(self) -> None:
         """Put a snapshot here, and give up those that the schedule does not keep."""
@@ -262,7 +293,10 @@ class Calls:
         """The recording is over: results that are still held and need a gradient."""
         self._check_end()
         held = self._held_by_program()
+        self._refuse_graphs()
         leaving = {slot: tensor for slot, tensor in held.items() if self.needs[slot]}
+        for tensor in leaving.values():
+            tensor.requires_grad = False  # as it was made; what leaves gets a node
         for snapshot in self.snapshots:
             for slot in snapshot.values:
                 # An alias without graph: else the graph would hold itself.
@@ -330,6 +364,13 @@ class Calls:
 # References to a tensor that nobody but the record holds, at the place of the count:
 # the table that it is in, the loop's variable, the pair, and the argument.
 _OURS = 4
+
+
+def _is_in_graph(leaf: Tensor) -> bool:
+    """Tell whether a leaf has the node that a graph begins with, which refers to it."""
+    uses = _uses(leaf)
+    edge = get_gradient_edge(leaf)  # it is made if there is none
+    return edge is not None and _uses(leaf) == uses
 
 
 def overwritten(tensor: Tensor) -> MutationError:
