@@ -30,7 +30,8 @@ class RetapeCallback(TrainerCallback):
     so does a loss that the trainer computes outside of the model.
 
     Args:
-        memory: The budget of one step on one device, in bytes or as text (`"12GB"`).
+        memory: The budget of each call of the model on one device, in bytes or as text
+            (`"12GB"`). A trainer that calls it twice in a step may take twice as much.
 
     Raises:
         PlanError: If `memory` is no number of bytes; when training begins, with

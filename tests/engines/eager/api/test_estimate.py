@@ -1,5 +1,7 @@
 """What a budget costs, told beforehand: the same that runs show."""
 
+import copy
+import pickle
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,6 +49,43 @@ def test_an_estimate_says_what_runs_show(name: str) -> None:
     whole = run(name, memory=found.enough).reports[-1]
     assert whole.recomputed == 0 and whole.peak_bytes <= found.enough
     assert f"{found.least:,}" in str(found)
+
+
+def test_an_estimate_leaves_nothing_to_autocast() -> None:
+    """Casts of weights are kept until the outermost `autocast` ends."""
+    model, x = torch.nn.Linear(4, 4), torch.ones(2, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        want = model(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        retape.torch.estimate(model, x)
+        found = model(x)
+    assert type(found) is torch.Tensor and torch.equal(found, want)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_inside_is_not_estimated(create_graph: bool) -> None:
+    def penalty(x: torch.Tensor) -> torch.Tensor:
+        loss = x.sin().square().sum()
+        (g,) = torch.autograd.grad(loss, x, create_graph=create_graph)
+        return g.square().sum() + loss
+
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(UnsupportedError, match="a gradient inside"):
+        retape.torch.estimate(penalty, x)
+    assert retape.torch.estimate(lambda x: x.sin().sum(), x).steps == 2
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))]
+)
+def test_an_estimate_may_be_copied(copied: Callable[[Any], Any]) -> None:
+    model, x = torch.nn.Sequential(*[torch.nn.Linear(64, 64)] * 8), torch.ones(32, 64)
+    found = retape.torch.estimate(model, x)
+    again = copied(found)
+    assert again == found
+    with retape.torch.recompute(plan=again) as run:
+        model(x).sum().backward()
+    assert run.report.plan is not None
 
 
 def test_a_budget_below_the_least_is_refused() -> None:

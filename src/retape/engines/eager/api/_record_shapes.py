@@ -22,7 +22,6 @@ from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._dispatch_mode import (
     Recorder,
     active_recorder,
-    unpack,
 )
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._report import Tally
@@ -58,7 +57,7 @@ def record_shapes(
     recorder = Recorder(run, keeper)
     recorder.shapes = shapes
     hooks = torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: run.pack(shapes(tensor)), unpack
+        lambda tensor: run.pack(shapes(tensor)), _refuse_gradients
     )
     generator = torch.get_rng_state()
     try:
@@ -83,11 +82,21 @@ def record_shapes(
         raise _no_fake_kernel(str(error).partition(_CUSTOM)[2].split(")")[0]) from error
     finally:
         torch.set_rng_state(generator)
+        torch.clear_autocast_cache()  # of casts that have no values
     _refuse_workspaces(run)
     keeper.finish()
     run.kept_result = result  # the graph has to live until it is measured
     run.end_of_recording()
     return recorder
+
+
+def _refuse_gradients(saved: object) -> Tensor:
+    del saved
+    raise UnsupportedError(
+        "The program asks for a gradient inside, which needs values, so it cannot be "
+        "estimated from shapes. In a large budget it runs as it is; the report says "
+        "how much all of it takes."
+    )
 
 
 _CUSTOM = "no fake impl registered for <CustomOpDef("

@@ -55,6 +55,9 @@ class Recent(OrderedDict[K, V]):
         super().__init__()
         self.most = most
 
+    def __reduce__(self) -> Any:
+        return Recent, (self.most,), None, None, iter(self.items())
+
     def use(self, key: K, make: Callable[[], V]) -> V:
         """The value of a key, made if there is none."""
         if key not in self:
