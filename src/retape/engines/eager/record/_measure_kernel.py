@@ -104,7 +104,7 @@ def _try_backward(
                     generator = generator_for(args, kwargs)
                     states.set(generator, generator.get_state())
                 found.append(_backward_bytes(signature, device, args, kwargs))
-        except RuntimeError:  # no memory for it, or no derivative: as if not tried
+        except Exception:  # no memory for it, no derivative: as if it was not tried
             return
 
     thread = Thread(target=ask)
