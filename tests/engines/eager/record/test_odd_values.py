@@ -68,6 +68,26 @@ def test_what_is_resized_is_resized_again(program: Program, verify: bool) -> Non
     check(program, verify=verify)
 
 
+def quantized(h: Tensor, k: int) -> Tensor:
+    """A tensor with a scale, which its memory does not show."""
+    steps = torch.quantize_per_tensor(h.detach(), 0.1, 3, torch.qint8)
+    return h + 0.1 * steps.dequantize()
+
+
+def quantized_by_rows(h: Tensor, k: int) -> Tensor:
+    scales, zeros = torch.full((4,), 0.1), torch.zeros(4, dtype=torch.long)
+    rows = torch.quantize_per_channel(h.detach(), scales, zeros, 0, torch.qint8)
+    return h * rows.dequantize() + 0.01 * rows.int_repr().float()
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+@pytest.mark.parametrize("program", [quantized, quantized_by_rows])
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.usefixtures("accelerated")
+def test_quantized_values_are_held(program: Program, verify: bool) -> None:
+    check(program, verify=verify)
+
+
 def test_a_value_that_numpy_has_only_read_is_computed_again() -> None:
     def logged(h: Tensor, k: int) -> Tensor:
         assert np.isfinite(h.detach().numpy()).all()

@@ -249,8 +249,12 @@ def written_tensors(
 
 
 def has_storage(tensor: Tensor) -> bool:
-    """Tell whether a tensor is a window on a storage."""
-    return tensor.layout is torch.strided and not tensor.is_nested
+    """Tell whether a tensor is a window on a storage, and nothing else.
+
+    A quantized one has scales, which no storage shows.
+    """
+    strided = tensor.layout is torch.strided
+    return strided and not (tensor.is_nested or tensor.is_quantized)
 
 
 def nested_tensors(value: Any) -> Iterator[Tensor]:

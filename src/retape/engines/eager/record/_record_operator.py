@@ -40,7 +40,7 @@ def record(
     reads: list[int] = []
     for position, value in enumerate(args):
         if isinstance(value, Tensor):  # `_read`, written out: the hot path
-            if value.layout is not torch.strided or value.is_nested:
+            if not has_storage(value):
                 return record_whole(trace, func, kind, args, kwargs)
             storage = value.untyped_storage()
             buffer = getattr(storage, TAG, None)
