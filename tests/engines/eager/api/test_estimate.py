@@ -122,6 +122,21 @@ def test_an_automatic_budget_is_what_is_left(monkeypatch: pytest.MonkeyPatch) ->
     assert run.report.recomputed == 0
 
 
+def test_an_automatic_budget_is_read_where_a_run_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, x = perceptron()
+    monkeypatch.setattr(available, "_free_bytes", lambda: 2**30)
+    run = retape.torch.recompute(memory="auto")
+    decorated = run(loss_of(model))
+    decorated(x)
+    monkeypatch.setattr(available, "_free_bytes", lambda: 200)
+    with pytest.raises(BudgetError, match="memory=128"):
+        decorated(x)
+    with pytest.raises(BudgetError, match="memory=128"), run:
+        loss_of(model)(x)
+
+
 def test_what_is_free_is_asked_of_machine_and_container(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
@@ -54,6 +55,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+# Operators of a stage where nobody says how many.
+_STAGE = 64
+
+
 class Recomputation:
     """A context manager and a decorator. `report` tells about the latest run.
 
@@ -68,20 +73,24 @@ class Recomputation:
         loop: bool = False,
         store: Store | None = None,
         known: Program | None = None,
+        automatic: bool = False,
     ) -> None:
         self._limits = limits
-        self._known = known
+        self._known, self._automatic = known, automatic
         self._loop = loop
         self._verify = verify
         self._policy = policy
         self._store = store
         self._tally = Tally()
-        self._ledger: Ledger | None = None
         watched = verify or policy is not None or loop
-        watched |= store is not None and not is_unlimited(store)
-        if limits.memory is not None and not watched:
-            self._ledger = ledger_for(limits.memory, price_of(store))
+        self._watched = watched or (store is not None and not is_unlimited(store))
+        self._ledger = self._ledger_of(limits)
         self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
+
+    def _ledger_of(self, limits: Limits) -> Ledger | None:
+        if limits.memory is None or self._watched:
+            return None
+        return ledger_for(limits.memory, price_of(self._store))
 
     @property
     def report(self) -> EagerReport:
@@ -107,7 +116,7 @@ class Recomputation:
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
             with Recomputation(
                 self._limits, self._verify, self._policy, self._loop, self._store,
-                self._known,
+                self._known, self._automatic,
             ) as inner:  # fmt: skip
                 self._tally = inner._tally
                 return function(*args, **kwargs)
@@ -133,6 +142,9 @@ class Recomputation:
                 "out."
             )
         self._tally = Tally()
+        if self._automatic:  # what the device has left where the run begins
+            self._limits = replace(self._limits, memory=automatic_budget())
+            self._ledger = self._ledger_of(self._limits)
         if self._loop:
             block = LoopBlock(self._limits, self._tally)
             self._open.append(block.__enter__())
@@ -237,7 +249,7 @@ def recompute(
     *,
     memory: int | float | str | Plan | None = None,
     snapshots: int | None = None,
-    stage: int = 64,
+    stage: int | None = None,
     plan: Plan | Estimate | None = None,
     verify: bool = False,
     policy: Policy | None = None,
@@ -251,14 +263,15 @@ def recompute(
 
     Args:
         memory: A budget: bytes, text such as `"2GB"`, `retape.within(bytes)`, or
-            `"auto"` for three quarters of what the device has left now. It covers what
-            the program inside makes and what its backward needs, gradients of leaves
-            and what FSDP2 holds excepted; on the CPU the record of its operators, too
-            (up to a megabyte, tensors alone, if they and the record fit in one). A
-            program that is run for the second time, or was estimated before
-            (`retape.torch.estimate`), follows the schedule of least cost for it.
+            `"auto"` for three quarters of what the device has left where a run begins.
+            It covers what the program inside makes and what its backward needs,
+            gradients of leaves and what FSDP2 holds excepted; on the CPU the record of
+            its operators, too (up to a megabyte, tensors alone, if they and the record
+            fit in one). A program that is run for the second time, or was estimated
+            before (`retape.torch.estimate`), follows the schedule of least cost for it.
         snapshots: Instead: the most snapshots, the start included.
-        stage: With `snapshots`: about how many operators are recomputed at once.
+        stage: With `snapshots`: about how many operators are recomputed at once; 64 if
+            it is left out.
         plan: Instead of both: `retape.fixed_space`, `logarithmic` or `within`, whose
             steps are operators. Other plans need the number of steps beforehand. Or
             what `retape.torch.estimate` has found for the program inside, with or
@@ -281,8 +294,8 @@ def recompute(
 
     Raises:
         PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, the
-            plan is not one for a run of unknown length, or an argument is not of its
-            kind.
+            plan is not one for a run of unknown length, an argument is not of its kind,
+            or `stage` comes with bytes or with a plan that has one.
         StoreError: Inside, if a snapshot cannot be written; in the backward, if it
             cannot be read.
         BudgetError: On leaving, if the program cannot be reversed in `memory`; at once,
@@ -318,13 +331,20 @@ def recompute(
             '`mode="loop"` notes has no operators to compare, keep or move. Leave '
             "them out."
         )
+    length = _STAGE if stage is None else whole("stage", stage, 1)
     if plan is not None:
-        memory, snapshots, stage = read_plan(plan, stage)
-    stage = whole("stage", stage, 1)
+        memory, snapshots, length = read_plan(plan, length)
+    said = plan is not None and plan.stage is not None
+    if stage is not None and (snapshots is None or said):
+        raise PlanError(
+            f"`stage={stage}` says how many operators are recomputed at once where "
+            "`snapshots` are counted and no plan says it. Leave it out."
+        )
     snapshots = None if snapshots is None else whole("snapshots", snapshots, 1)
-    if memory == "auto":
+    if automatic := memory == "auto":
         memory = automatic_budget()
     as_function(policy)  # what is no policy is refused here and not inside
-    limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
+    limits = Limits(None if memory is None else read_bytes(memory), snapshots, length)
     found = None if store is None else as_store(store)
-    return Recomputation(limits, verify, policy, mode == "loop", found, known)
+    loop = mode == "loop"
+    return Recomputation(limits, verify, policy, loop, found, known, automatic)
