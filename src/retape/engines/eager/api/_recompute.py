@@ -157,11 +157,11 @@ class Recomputation:
         run.trace.keep = as_function(self._policy)
         run.names = self._policy if isinstance(self._policy, RegionNames) else None
         recorder = Recorder(run, keeper)
-        scope = contextlib.ExitStack()
-        _enter_hooks(scope, recorder)
-        scope.enter_context(compiled_code_runs_eagerly())
-        scope.enter_context(recorder)
-        self._open.append((recorder, scope))
+        with contextlib.ExitStack() as scope:  # nothing stays if Ctrl-C comes between
+            _enter_hooks(scope, recorder)
+            scope.enter_context(compiled_code_runs_eagerly())
+            scope.enter_context(recorder)
+            self._open.append((recorder, scope.pop_all()))
         return self
 
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
@@ -179,17 +179,21 @@ class Recomputation:
         opened = self._open.pop()
         if opened is None:
             return
-        refusal = refusal_of(exception[1])
         if isinstance(opened, LoopBlock):
             opened.__exit__(*exception)
-            if refusal is not None:
+            if (refusal := refusal_of(exception[1])) is not None:
                 raise refusal from exception[1]
             return
         recorder, scope = opened
         scope.__exit__(*exception)
-        run = recorder.run
-        recorder.keeper.finish()
-        run.end_of_recording()
+        refusal, run = refusal_of(exception[1]), recorder.run
+        try:
+            recorder.keeper.finish()
+            run.end_of_recording()
+        except Exception:
+            if exception[0] is None:
+                raise
+            run.let_go()  # what was interrupted is half recorded, and is asked no more
         if refusal is not None:
             raise refusal from exception[1]
         if exception[0] is None:

@@ -142,8 +142,8 @@ class LoopRecorder(TorchFunctionMode):
             if any(calls.needs[slot] for slot in reads):
                 func = as_with_graph(func)
         draws = Draws() if kind is CallKind.RANDOM else contextlib.nullcontext()
-        _set_grad(False)
         try:
+            _set_grad(False)
             with draws:
                 result = func(*args, **kwargs) if kwargs else func(*args)
         finally:
@@ -192,19 +192,20 @@ class LoopBlock:
         self._calls = Calls(limits.memory, limits.snapshots, limits.stage)
         self._tally = tally
         self._recorder = LoopRecorder(self._calls)
-        self._scope = contextlib.ExitStack()
 
     def __enter__(self) -> "LoopBlock":
-        self._scope.enter_context(compiled_code_runs_eagerly())
-        self._scope.enter_context(hooks_are_refused(_NO_HOOKS))
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            self._scope.enter_context(CollectiveRefusal())
-        self._scope.enter_context(self._recorder)
-        _loops.open = getattr(_loops, "open", 0) + 1
+        with contextlib.ExitStack() as scope:  # undone if Ctrl-C comes between
+            scope.enter_context(compiled_code_runs_eagerly())
+            scope.enter_context(hooks_are_refused(_NO_HOOKS))
+            if torch.distributed.is_available() and torch.distributed.is_initialized():
+                scope.enter_context(CollectiveRefusal())
+            scope.enter_context(self._recorder)
+            scope.callback(setattr, _loops, "open", getattr(_loops, "open", 0))
+            _loops.open = getattr(_loops, "open", 0) + 1
+            self._scope = scope.pop_all()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        _loops.open -= 1
         self._scope.__exit__(*exception)
         refusal = self._recorder.refusal
         if isinstance(exception[1], RuntimeError) and str(exception[1]) == _NO_HOOKS:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from math import inf
 from typing import Any
 
@@ -120,20 +120,20 @@ class Recorder(OperatorWatch):
             self.pack = self.pack if handles is None else module.packer(self._session)
 
     def __enter__(self) -> "Recorder":
-        _active.recorder = self
-        self._scope = what_has_no_operator(active_recorder)
-        self._scope.__enter__()
-        super().__enter__()
-        if self._native is not None:
-            self._native.enter(self._session, self, self.keeper)
+        with ExitStack() as scope:  # all of it is undone if Ctrl-C comes between
+            scope.enter_context(what_has_no_operator(active_recorder))
+            super().__enter__()
+            scope.push(super().__exit__)
+            if self._native is not None:
+                self._native.enter(self._session, self, self.keeper)
+                scope.callback(self._native.leave)
+            scope.callback(setattr, _active, "recorder", None)
+            _active.recorder = self
+            self._scope = scope.pop_all()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        if self._native is not None:
-            self._native.leave()
-        super().__exit__(*exception)
-        self._scope.__exit__(None, None, None)
-        _active.recorder = None
+        self._scope.__exit__(*exception)
         if self.run.sections:
             self.run.tally.sharding = gathered_bytes(self.run.trace)
 

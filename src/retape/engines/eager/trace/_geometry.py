@@ -38,13 +38,19 @@ class below_autograd:
 
     def __enter__(self) -> None:
         self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
         self._guard = torch._C._ExcludeDispatchKeyGuard(_ABOVE)
-        self._guard.__enter__()
+        try:
+            torch._C._set_grad_enabled(False)
+            self._guard.__enter__()
+        except BaseException:  # Ctrl-C may come between any two lines
+            self.__exit__(None, None, None)
+            raise
 
     def __exit__(self, *exception: object) -> None:
-        self._guard.__exit__(*exception)
-        torch._C._set_grad_enabled(self._grad)
+        try:
+            self._guard.__exit__(*exception)
+        finally:
+            torch._C._set_grad_enabled(self._grad)
 
 
 def proxies() -> object:
