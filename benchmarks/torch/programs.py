@@ -159,7 +159,7 @@ class Mamba(nn.Module):
         u, gate = self.enter(self.norm(x)).chunk(2, -1)
         u = F.silu(u)
         step, (b, c) = F.softplus(self.steps(u)), self.reads(u).chunk(2, -1)
-        h = x.new_zeros(x.shape[0], *self.decay.shape)
+        h = torch.zeros(x.shape[0], *self.decay.shape, device=x.device)
         seen: list[Tensor] = []
         for t in range(x.shape[1]):
             rate = step[:, t, :, None]
