@@ -201,3 +201,20 @@ def test_an_attribute_that_is_nowhere_is_an_error() -> None:
         module.nowhere  # noqa: B018
     with pytest.raises(AttributeError, match="nowhere"):
         del module.nowhere
+
+
+class Named(nn.Module):
+    """Its arguments are called as those of a checkpoint are."""
+
+    def forward(self, function: Any, policy: float, debug: bool) -> Any:
+        return torch.sin(function) * policy if debug else function
+
+
+@pytest.mark.parametrize("way", ["plain", "compiled"])
+def test_arguments_of_any_name_are_the_module_s(way: str) -> None:
+    module: Any = Checkpointed(Named())
+    if way == "compiled":
+        module = torch.compile(module, backend="eager", fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    module(function=x, policy=2.0, debug=True).sum().backward()
+    assert torch.equal(x.grad, 2.0 * torch.ones(3).cos())

@@ -5,7 +5,6 @@ They are bytes, or snapshots and a stage length.
 
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 from retape._bytes import parse_bytes
 from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.plan._base import Plan
-from retape.plan._support import CHAIN, RECOMPUTE, check_plan
+from retape.plan._support import RECOMPUTE, check_plan
 
 BACKWARD_NUMBERS = 1024
 """Bytes of the seed of the backward and of the single numbers that formulas make."""
@@ -148,23 +147,6 @@ def read_plan(plan: Plan, stage: int) -> tuple[int | None, int | None, int]:
         return plan.budget, None, stage
     stage = plan.stage or stage
     return None, plan.with_stage(stage).resolve(None).d, stage
-
-
-def budget_of(plan: object) -> int | None:
-    """The bytes that a plan for a chain of functions fixes, if it fixes bytes.
-
-    Raises:
-        PlanError: If it is neither actions nor a plan that a chain can obey.
-
-    Examples:
-        >>> import retape
-        >>> budget_of(retape.within("1kB")), budget_of(retape.segments())
-        (1000, None)
-    """
-    if isinstance(plan, Iterable) and not isinstance(plan, str):
-        return None
-    plan = check_plan(plan, CHAIN)
-    return plan.budget if plan.is_tree else None
 
 
 # Gradients that are not there yet, buffers of kernels and what allocators lose in

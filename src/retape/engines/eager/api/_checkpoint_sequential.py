@@ -6,31 +6,25 @@ of least cost. With a plan the functions are its steps.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
 from retape.engines.eager._errors import PlanError
-from retape.engines.eager._limits import Limits, budget_of, read_bytes
+from retape.engines.eager._limits import Limits, read_bytes
 from retape.engines.eager.api._checkpoint import checkpoint
 from retape.engines.eager.api._recompute import Recomputation, is_recording
 from retape.engines.eager.keep._offload import Store, as_store
 from retape.engines.eager.plan._from_schedule import PlannedFunctions, descents_of
 from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.record._dispatch_mode import active_recorder
+from retape.plan._base import Plan
+from retape.plan._support import CHAIN, check_plan
 from retape.schedule._action import Action
 from retape.storage._tiered import name_tiers
 
 Functions = nn.Sequential | Sequence[Callable[[Any], Any]]
-
-
-class Planner(Protocol):
-    """A plan such as `retape.fixed_space(snapshots=4)`."""
-
-    def schedule(self, n: int) -> Iterable[Action]:
-        """The actions for n functions."""
-        ...
 
 
 def checkpoint_sequential(
@@ -40,7 +34,7 @@ def checkpoint_sequential(
     use_reentrant: bool | None = None,
     *,
     memory: int | float | str | None = None,
-    plan: Planner | Iterable[Action] | None = None,
+    plan: Plan | Iterable[Action] | None = None,
     store: Store | str | None = None,
     preserve_rng_state: bool = True,
 ) -> Any:
@@ -99,8 +93,10 @@ def checkpoint_sequential(
             f"`segments={segments}`, `memory={memory}` and `plan={plan}`: give exactly "
             "one of them."
         )
-    if plan is not None and (budget := budget_of(plan)) is not None:
-        memory, plan = budget, None
+    if plan is not None and (isinstance(plan, str) or not isinstance(plan, Iterable)):
+        plan = check_plan(plan, CHAIN)
+        if plan.is_tree and plan.budget is not None:
+            memory, plan = plan.budget, None
     if store is not None and segments is not None:
         raise PlanError(
             f"`store={store!r}` is for `memory=` and `plan=`: what segments keep is "
@@ -138,7 +134,7 @@ def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
 def _by_plan(
     chain: list[Callable[[Any], Any]],
     input: Any,
-    plan: Planner | Iterable[Action],
+    plan: Plan | Iterable[Action],
     store: Store | str | None,
 ) -> Any:
     actions = plan if isinstance(plan, Iterable) else plan.schedule(len(chain))

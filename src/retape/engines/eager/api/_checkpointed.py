@@ -13,9 +13,7 @@ from typing import Any
 from torch import nn
 
 from retape.engines.eager._errors import PlanError
-from retape.engines.eager._torch_compile import being_compiled
-from retape.engines.eager.api._checkpoint import WHOLE, checkpoint
-from retape.engines.eager.api._recompute import Recomputation
+from retape.engines.eager.api._checkpoint import checkpoint
 from retape.engines.eager.record._policy import Policy
 from retape.engines.eager.record._record_collective import has_sharded_modules
 
@@ -72,10 +70,8 @@ class Checkpointed(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward, recomputed in the backward."""
-        if being_compiled():
-            return checkpoint(self.module, *args, policy=self._policy, **kwargs)
-        with Recomputation(WHOLE, policy=self._policy):
-            return self.module(*args, **kwargs)
+        call = functools.partial(self.module, *args, **kwargs)
+        return checkpoint(call, policy=self._policy)
 
     def __getattr__(self, name: str) -> Any:
         """An attribute of the module, if the wrapper has none of that name."""

@@ -1,5 +1,6 @@
 """A byte budget for a compiled model, as a backend of `torch.compile`."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -171,10 +172,6 @@ def _refusing(error: RetapeError) -> Callable[..., Any]:
 
     def refuse(*args: Any) -> Any:
         del args
-        raise type(error)(*error.args, **_more(error)) from None
+        raise copy.copy(error) from None
 
     return refuse
-
-
-def _more(error: RetapeError) -> dict[str, Any]:
-    return {"least": error.least} if isinstance(error, BudgetError) else {}

@@ -18,6 +18,7 @@ import torch
 
 from retape._warn import warn
 from retape.engines.eager._errors import PlanError
+from retape.engines.eager._limits import read_bytes
 from retape.engines.eager.api._recompute import Recomputation, recompute
 from retape.engines.eager.trace._report import EagerReport
 
@@ -187,6 +188,5 @@ def _checked(memory: object) -> int | float | str:
             'Pass bytes or a text such as `memory="12GB"`; '
             "`retape.torch.estimate(model, ...)` says what a model needs."
         )
-    # Reads it, so that what is no number of bytes is refused here and not in training.
-    recompute(memory=memory)
+    read_bytes(memory)  # what is no number of bytes is refused here, not in training
     return memory
