@@ -5,7 +5,9 @@
     │   └── BudgetError                a budget below the least possible
     ├── ScheduleError(ValueError)      a stream of actions that is not a schedule
     ├── MachineError(RuntimeError)     a machine that broke its protocol
-    │   └── DeterminismError           a recomputed state differs from its first run
+    │   ├── DeterminismError           a recomputed state differs from its first run
+    │   ├── MutationError              an input was overwritten before its backward
+    │   └── RecomputeDepthError        a chain of recomputations that is too long
     ├── RunInterrupted(RuntimeError)   a run that was ended early, and can go on
     ├── StoreError(OSError)            a store that cannot be written or used
     │   └── SnapshotError              a snapshot that is missing or damaged
@@ -60,6 +62,14 @@ class MachineError(RetapeError, RuntimeError):
 
 class DeterminismError(MachineError):
     """A recomputed state that differs from the first run's."""
+
+
+class MutationError(MachineError):
+    """A tensor that a program read was overwritten before its backward."""
+
+
+class RecomputeDepthError(MachineError):
+    """A value lies deeper under its checkpoints than `max_recompute_depth`."""
 
 
 class RunInterrupted(RetapeError, RuntimeError):

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from retape._errors import UnsupportedError
 from retape._warn import warn
-from retape.engines.eager._errors import UnsupportedError
 
 
 def key_set(*names: str) -> torch._C.DispatchKeySet:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from retape._bytes import parse_bytes
-from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape._errors import PlanError, UnsupportedError
 from retape.plan._base import Plan
 from retape.plan._support import RECOMPUTE, check_plan
 

@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from retape._warn import warn
-from retape.engines.eager._shared_change import SharedChange, Undo
+from retape.engines.eager._replaced import SharedChange, Undo
 
 
 def being_compiled() -> bool:

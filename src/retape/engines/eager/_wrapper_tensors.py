@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from retape.engines.eager._errors import MutationError, UnsupportedError
+from retape._errors import MutationError, UnsupportedError
 
 _MADE_ANEW = "already associated to a python object of type"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from retape.engines.eager._errors import BudgetError
+from retape._errors import BudgetError
 from retape.engines.eager._limits import BACKWARD_NUMBERS, ample_budget
 from retape.engines.eager.analysis._columns import Columns, Rerun
 from retape.engines.eager.analysis._measured import outside_bytes

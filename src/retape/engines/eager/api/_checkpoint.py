@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 from torch.utils import checkpoint as pytorch
 
 from retape._arguments import word_of
-from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits, check_callable
 from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.api._recompute import P, Recomputation

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from retape.engines.eager._errors import PlanError
+from retape._errors import PlanError
 from retape.engines.eager._limits import Limits, read_bytes
 from retape.engines.eager.api._checkpoint import checkpoint
 from retape.engines.eager.api._recompute import Recomputation, is_recording

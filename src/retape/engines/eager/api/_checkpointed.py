@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from retape.engines.eager._errors import PlanError
+from retape._errors import PlanError
 from retape.engines.eager.api._checkpoint import checkpoint
 from retape.engines.eager.record._policy import Policy
 from retape.engines.eager.record._record_collective import has_sharded_modules

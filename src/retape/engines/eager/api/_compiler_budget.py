@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import fx
 
-from retape._errors import RetapeError
-from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
+from retape._errors import BudgetError, PlanError, RetapeError, UnsupportedError
 from retape.engines.eager._limits import read_bytes
 from retape.engines.eager.compiled._backends import BACKENDS, compile_graph, partition
 from retape.engines.eager.compiled._count import Count, PlanCounter, storages_of

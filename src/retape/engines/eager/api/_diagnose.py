@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn import Module
 from torch.utils._pytree import tree_leaves
 
-from retape._errors import GradientTypeError
+from retape._errors import DeterminismError, GradientTypeError
 from retape._reads import closure_of, globals_of
 from retape.driver._health import LOOKS, Health, check_growth, grows
-from retape.engines.eager._errors import DeterminismError
 from retape.engines.eager.health._find_operator import find
 from retape.engines.eager.health._graph import largest, operators, sizes
 from retape.engines.eager.trace._random_state import present_generators

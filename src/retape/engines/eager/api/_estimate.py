@@ -13,8 +13,8 @@ from math import inf
 from typing import Any
 
 from retape._bytes import format_bytes
+from retape._errors import BudgetError, PlanError
 from retape._warn import warn
-from retape.engines.eager._errors import BudgetError, PlanError
 from retape.engines.eager._limits import (
     ample_budget,
     automatic_budget,

@@ -10,8 +10,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import torch
 
 from retape._arguments import whole, word_of
+from retape._errors import BudgetError, PlanError, UnsupportedError
 from retape._warn import warn
-from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._function_levels import (
     Levels,
     hooks_are_allowed,

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._pytree import tree_map_only
 
-from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.keep._keeper import Keeper

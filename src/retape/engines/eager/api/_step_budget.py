@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from retape._errors import PlanError
 from retape._warn import warn
-from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import read_bytes
 from retape.engines.eager.api._recompute import Recomputation, recompute
 from retape.engines.eager.trace._report import EagerReport

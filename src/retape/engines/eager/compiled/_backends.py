@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager.compiled._joint import Joint, read_joint
 
 BACKENDS = ("inductor", "aot_eager")

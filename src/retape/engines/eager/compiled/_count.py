@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import UnsupportedError
 from retape.engines.eager.analysis._columns import crossing
 from retape.engines.eager.compiled._joint import Joint
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import UnsupportedError
 from retape.engines.eager._kernel_workspace import workspace_bytes
 
 _CONVOLVE = torch.ops.aten.convolution.default

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from retape._arguments import whole
-from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager.graph._node import (
     CheckpointOptions,
     Node,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from retape._arguments import whole, word_of
-from retape.engines.eager._errors import MutationError, PlanError, RecomputeDepthError
+from retape._errors import MutationError, PlanError, RecomputeDepthError
 from retape.engines.eager.trace._random_state import Drawn, RandomStates
 
 

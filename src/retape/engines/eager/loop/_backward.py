@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retape._errors import UnsupportedError
 from retape.driver._loop import Run
-from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager.loop._calls import (
     ONE_CALL,
     Call,

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 from torch.autograd.graph import get_gradient_edge
 
-from retape.engines.eager._errors import BudgetError, MutationError, UnsupportedError
+from retape._errors import BudgetError, MutationError, UnsupportedError
 from retape.engines.eager._function_levels import inside_of_transform
 from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.trace._random_state import Drawn, Draws, present_generators

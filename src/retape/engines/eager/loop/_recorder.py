@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from retape._errors import RetapeError
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import RetapeError, UnsupportedError
 from retape.engines.eager._function_levels import hooks_are_refused
 from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import (

@@ -11,7 +11,7 @@ descent says of each is done where it begins and ends.
 
 from collections.abc import Iterable, Sequence
 
-from retape.engines.eager._errors import PlanError
+from retape._errors import PlanError
 from retape.engines.eager.analysis._uses import Uses
 from retape.engines.eager.keep._place_snapshot import (
     PartBegin,

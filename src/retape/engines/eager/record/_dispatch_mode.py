@@ -12,8 +12,9 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map_only
 
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import UnsupportedError
 from retape.engines.eager._kernel_workspace import workspace_bytes
+from retape.engines.eager._replaced import what_has_no_operator
 from retape.engines.eager._torch_compile import OperatorWatch
 from retape.engines.eager._wrapper_tensors import (
     SavedWhole,
@@ -32,7 +33,6 @@ from retape.engines.eager.record._record_collective import (
     written_tensors,
 )
 from retape.engines.eager.record._record_operator import record
-from retape.engines.eager.record._replaced import what_has_no_operator
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._note import Input
 from retape.engines.eager.trace._operator_traits import (

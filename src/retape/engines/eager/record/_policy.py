@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
-from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager._torch_compile import OperatorWatch
 from retape.engines.eager.record._regions import RegionNames
 

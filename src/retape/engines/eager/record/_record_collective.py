@@ -36,7 +36,7 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator
 
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import UnsupportedError
 from retape.engines.eager._torch_compile import OperatorWatch
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._operator_traits import OperatorTraits

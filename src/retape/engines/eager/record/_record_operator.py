@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch import UntypedStorage as Storage
 
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import UnsupportedError
 from retape.engines.eager._torch_compile import warn_of_compiled_code
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
 from retape.engines.eager.record._measure_kernel import run_and_measure

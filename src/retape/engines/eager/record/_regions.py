@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from retape.engines.eager._errors import PlanError
+from retape._errors import PlanError
 from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.keep._place_snapshot import PartBegin, snapshot_here
 from retape.engines.eager.record._dispatch_mode import active_recorder

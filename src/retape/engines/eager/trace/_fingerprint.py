@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import UntypedStorage as Storage
 
-from retape.engines.eager._errors import DeterminismError, MutationError
+from retape._errors import DeterminismError, MutationError
 from retape.engines.eager.trace._geometry import Geometry, below_autograd, tensor_on
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch import UntypedStorage as Storage
 
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import UnsupportedError
 from retape.engines.eager._function_levels import TRANSFORMS, key_set
 
 _AUTOGRAD = "AutogradFunctionality", "AutogradOther", "AutogradNestedTensor"

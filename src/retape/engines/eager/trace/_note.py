@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from retape.engines.eager._errors import MutationError
+from retape._errors import MutationError
 from retape.engines.eager.trace._fingerprint import Exposure
 from retape.engines.eager.trace._geometry import Geometry
 

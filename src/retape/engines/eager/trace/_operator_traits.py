@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from retape._errors import UnsupportedError
 from retape.engines.eager import _collectives as collectives
-from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager.trace._backward_formulas import is_lean
 
 __all__ = ["METADATA", "PARTLY_WRITTEN", "OperatorTraits", "traits_of"]

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from retape.engines.eager._errors import UnsupportedError
+from retape._errors import UnsupportedError
 from retape.engines.eager._torch_compile import OperatorWatch
 
 Drawn: TypeAlias = tuple[tuple[torch.Generator, torch.Tensor], ...]

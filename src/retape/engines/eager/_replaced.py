@@ -1,7 +1,8 @@
 """What PyTorch does without an operator, and is seen by replacing a function of it.
 
-Each is replaced while something is recorded, and in threads that record nothing it does
-what it did.
+Each is replaced while any thread records, and in threads that record nothing it does
+what it did. Recordings of several threads end in any order: the first one makes the
+change, and the last one undoes it.
 
 - Transforms of `torch.func` let nobody save tensors for their backward
   (`disable_saved_tensors_hooks`), and raise an error where somebody does. So while one
@@ -15,14 +16,71 @@ what it did.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import torch
 
 from retape.engines.eager._function_levels import without_hooks
-from retape.engines.eager._shared_change import SharedChange, Undo, replace
 
+Undo = Callable[[], object]
 _WAYS_OUT = ("numpy", "__dlpack__")
+
+
+class SharedChange:
+    """One change to the process, for as long as any of its blocks is open.
+
+    Args:
+        change: Makes it, from what the first block is given, and returns what undoes
+            it.
+
+    Examples:
+        >>> found = []
+        >>> change = SharedChange(lambda: found.append(1) or found.clear)
+        >>> with change.made(), change.made():
+        ...     found
+        [1]
+        >>> found
+        []
+    """
+
+    def __init__(self, change: Callable[..., Undo]) -> None:
+        self._change, self._lock, self._open = change, Lock(), 0
+        self._undo: Undo | None = None
+
+    @contextmanager
+    def made(self, *given: Any) -> Iterator[None]:
+        """Have it made from here to the end of the block."""
+        with self._lock:
+            if self._open == 0:
+                self._undo = self._change(*given)
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open -= 1
+                if self._open == 0 and self._undo is not None:
+                    self._undo()
+
+
+def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> Undo:
+    """Put something made of an attribute in its place; what puts it back.
+
+    Examples:
+        >>> class Owner(dict): ...
+        >>> undo = replace(Owner, "get", lambda usual: lambda self, key: 7)
+        >>> Owner().get("key")
+        7
+        >>> undo()
+        >>> Owner().get("key")
+    """
+    usual, inherited = getattr(owner, name), name not in vars(owner)
+    setattr(owner, name, make(usual))
+    if inherited:
+        return partial(delattr, owner, name)
+    return partial(setattr, owner, name, usual)
 
 
 @contextmanager
