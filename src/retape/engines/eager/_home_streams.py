@@ -29,7 +29,7 @@ class HomeStreams:
     __slots__ = ("_home", "_numbers", "several")
 
     def __init__(self) -> None:
-        used = torch.cuda.is_available() and torch.cuda.is_initialized()
+        used = torch.cuda.is_initialized()
         devices = range(torch.cuda.device_count() if used else 0)
         self._home = [torch.cuda.current_stream(index) for index in devices]
         self._numbers = [home.stream_id for home in self._home]

@@ -173,7 +173,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_loop_cannot_run_again_is_refused(name: str) -> None:
     call, error, words = REFUSED[name]
@@ -183,7 +183,7 @@ def test_what_a_loop_cannot_run_again_is_refused(name: str) -> None:
         assert left is not None
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 def test_unseen_code_may_read_what_the_loop_has_not_made() -> None:
     """Its results begin no graph in the loop, or none at all."""
     found = []
@@ -218,7 +218,7 @@ BACKWARDS: dict[str, Callable[[Tensor, Tensor], object]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize("words", BACKWARDS)
 def test_a_backward_that_a_loop_has_not_is_refused(words: str) -> None:
     w = torch.eye(4).requires_grad_()

@@ -38,7 +38,7 @@ def generator_for(args: Iterable[Any], kwargs: Mapping[str, Any]) -> torch.Gener
 
 def present_generators() -> list[torch.Generator]:
     """Generators that operators draw from unless given one, of devices in use."""
-    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    cuda = torch.cuda.is_initialized()
     others = torch.cuda.default_generators if cuda else ()
     return [torch.default_generator, *others]
 
