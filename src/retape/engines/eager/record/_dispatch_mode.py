@@ -24,7 +24,6 @@ from retape.engines.eager._wrapper_tensors import (
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._record_collective import (
     gathered_bytes,
-    has_storage,
     is_boundary,
     is_of_replicas,
     is_sharding,
@@ -33,6 +32,7 @@ from retape.engines.eager.record._record_collective import (
     written_tensors,
 )
 from retape.engines.eager.record._record_operator import record
+from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._note import Input
 from retape.engines.eager.trace._operator_traits import (

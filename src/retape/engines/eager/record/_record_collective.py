@@ -38,6 +38,7 @@ from torch._ops import HigherOrderOperator
 
 from retape._errors import UnsupportedError
 from retape.engines.eager._torch_compile import OperatorWatch
+from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._operator_traits import OperatorTraits
 from retape.engines.eager.trace._trace import Trace
@@ -246,15 +247,6 @@ def written_tensors(
             yield from nested_tensors(kwargs.get(where))
         elif where < len(args):
             yield from nested_tensors(args[where])
-
-
-def has_storage(tensor: Tensor) -> bool:
-    """Tell whether a tensor is a window on a storage, and nothing else.
-
-    A quantized one has scales, which no storage shows.
-    """
-    strided = tensor.layout is torch.strided
-    return strided and not (tensor.is_nested or tensor.is_quantized)
 
 
 def nested_tensors(value: Any) -> Iterator[Tensor]:

@@ -12,12 +12,12 @@ from retape.engines.eager._torch_compile import warn_of_compiled_code
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
 from retape.engines.eager.record._measure_kernel import run_and_measure
 from retape.engines.eager.record._record_collective import (
-    has_storage,
     hold_results,
     nested_tensors,
     record_whole,
 )
 from retape.engines.eager.trace._fingerprint import clear, fingerprint_of
+from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._operator_traits import (
     PARTLY_WRITTEN,

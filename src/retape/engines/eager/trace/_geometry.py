@@ -106,6 +106,15 @@ class Geometries:
         return found
 
 
+def has_storage(tensor: Tensor) -> bool:
+    """Tell whether a tensor is a window on a storage, and nothing else.
+
+    A quantized one has scales, which no storage shows.
+    """
+    strided = tensor.layout is torch.strided
+    return strided and not (tensor.is_nested or tensor.is_quantized)
+
+
 def tensor_on(storage: Storage, geometry: Geometry) -> Tensor:
     """A new tensor that looks at `storage` through `geometry`. Call below autograd."""
     tensor = torch.empty(0, dtype=geometry.dtype, device=storage.device)

@@ -20,6 +20,7 @@ from retape.engines.eager._wrapper_tensors import SavedWhole, save_wrapper
 from retape.engines.eager.trace._geometry import (
     AUTOGRAD,
     Geometry,
+    has_storage,
     proxies,
     tensor_on,
     view_through,
@@ -126,8 +127,7 @@ class Run:
                 warn(_KEPT_WHOLE.format(type(tensor).__name__))
             if wrapper is not None:
                 return wrapper
-        strided = tensor.layout is torch.strided and not tensor.is_nested
-        if not strided or tensor._is_zerotensor():
+        if not has_storage(tensor) or tensor._is_zerotensor():
             return tensor  # without a storage of values, it is kept as it is
         if proxies() is not None:
             return tensor  # a graph is traced, in which handles have no place
