@@ -19,7 +19,12 @@ from retape import _native_code as native_code
 from retape.engines.eager.trace._geometry import Geometry
 from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings, Loaded, Tail
 from retape.engines.eager.trace._note import Input, Note
-from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
+from retape.engines.eager.trace._run import (
+    ForeignView,
+    Handle,
+    RecomputedValues,
+    Run,
+)
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
 from retape.engines.eager.trace._trace import Trace
@@ -30,7 +35,7 @@ _NAME = "_retape_native"
 _TYPES = {
     each.__name__: each
     for each in (
-        Buffer, Counter, Input, Geometry, Handle, Holdings, Note, Run,
+        Buffer, Counter, ForeignView, Input, Geometry, Handle, Holdings, Note, Run,
         Signature, Snapshot, RecomputedValues, Step, Tail, Trace,
     )
 }  # fmt: skip

@@ -152,7 +152,8 @@ inline bool count_down(PyObject* counts, PyObject* key) {
 struct Names {
 #define RETAPE_NAMES(X)                                                            \
   X(_retape) X(relieve) X(needed_by_snapshot) X(before_write) X(of)                \
-  X(pack) X(adopt) X(root_of) X(drop_from_tail) X(let_go) X(acquire) X(release)
+  X(pack) X(adopt) X(root_of) X(drop_from_tail) X(let_go) X(acquire) X(release) \
+  X(about_to_draw) X(draw_as_before)
 #define RETAPE_DECLARE(name) PyObject* name = PyUnicode_InternFromString(#name);
   RETAPE_NAMES(RETAPE_DECLARE)
 #undef RETAPE_DECLARE
@@ -171,10 +172,10 @@ struct Names {
   X(Note, filled_as) X(Note, input) X(Signature, native) X(Trace, held)            \
   X(Trace, latest) X(Trace, limit) X(Trace, next_cut) X(Trace, notes)              \
   X(Trace, opaque) X(Trace, opened) X(Trace, saved) X(Trace, section)              \
-  X(Trace, tail)
+  X(Trace, shared) X(Trace, tail)
 
 struct Layout {
-  PyObject *step_type, *foreign_type, *python_handle_type;
+  PyObject *step_type, *foreign_type, *view_type, *python_handle_type;
   PyObject *buffer_type = nullptr, *handle_type = nullptr;  // the compiled kinds
 #define RETAPE_DECLARE(type, name) Slot type##_##name;
   RETAPE_SLOTS(RETAPE_DECLARE)
@@ -184,6 +185,7 @@ struct Layout {
   explicit Layout(PyObject* types)
       : step_type(find(types, "Step")),
         foreign_type(find(types, "Input")),
+        view_type(find(types, "ForeignView")),
         python_handle_type(find(types, "Handle")),
 #define RETAPE_PLACE(type, name) type##_##name(find(types, #type), #name),
         RETAPE_SLOTS(RETAPE_PLACE)

@@ -48,13 +48,14 @@ inline void destroy_buffer(PyObject* self) {
 
 // A buffer for a storage without one, counted as alive.
 inline void hang_buffer(
-    PyObject* storage, const Ref& owner, const Ref& counter, Ref slot, Ref bytes) {
+    PyObject* storage, const Ref& owner, const Ref& counter, Ref slot, Ref bytes,
+    bool uninitialised = false) {
   const Ref buffer(new_instance(layout->buffer_type));
   layout->Counter_live.add(counter.get(), as_int(bytes.get()));
   layout->Buffer_nbytes.set(buffer.get(), std::move(bytes));
   layout->Buffer_owner.set(buffer.get(), owner);
   layout->Buffer_slot.set(buffer.get(), std::move(slot));
-  layout->Buffer_uninitialised.set(buffer.get(), Ref::borrowed(Py_False));
+  layout->Buffer_uninitialised.set(buffer.get(), Ref(PyBool_FromLong(uninitialised)));
   layout->Buffer_older.set(buffer.get(), layout->empty_tuple);
   layout->Buffer_counter.set(buffer.get(), counter);
   check(PyObject_SetAttr(storage, names->_retape, buffer.get()));

@@ -53,15 +53,18 @@ inline Ref pack(Session& session, PyObject* wrapped) {
   if (c10::impl::TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::PROXY)) return slowly();
   const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
   PyObject* buffer = session.buffer_on(storage.get());
-  if (buffer == nullptr || layout->Buffer_uninitialised(buffer) != Py_False)
-    return slowly();
+  if (buffer == nullptr) buffer = session.adopt(tensor, storage.get());
+  if (layout->Buffer_uninitialised(buffer) != Py_False) return slowly();
   const Ref slot = Ref::borrowed(layout->Buffer_slot(buffer));
   if (session.of_earlier_section(as_int(slot.get()))) return slowly();
   if (item(session.producer.get(), as_int(slot.get())) < 0) {
     PyObject* note = lookup(session.notes.get(), slot.get());
     PyObject* known = note == nullptr ? Py_None : layout->Note_input(note);
-    if (known == Py_None || PyTuple_GET_ITEM(known, 0) != wrapped) return slowly();
-    return Ref::borrowed(known);
+    if (known == Py_None) return slowly();
+    if (PyTuple_GET_ITEM(known, 0) == wrapped) return Ref::borrowed(known);
+    PyObject* root = PyList_GET_ITEM(session.roots.get(), as_int(slot.get()));
+    return Ref::checked(PyObject_CallFunctionObjArgs(
+        layout->view_type, known, root, session.geometry_of(tensor), nullptr));
   }
   const Ref window = Ref::borrowed(session.geometry_of(tensor));
   const int64_t number_of_it = PyList_GET_SIZE(session.handle_steps.get());

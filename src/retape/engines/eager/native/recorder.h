@@ -18,9 +18,11 @@ inline constexpr int64_t SMALL = 2048;
 // What a call reads, found before it runs.
 struct Call {
   Key& key;
+  const OpInfo& info;
   bool small = true;
   const Known* known = nullptr;
   c10::SmallVector<int64_t, 8> reads = {};
+  c10::SmallVector<Ref, 8> storages = {};  // of what it reads
   c10::SmallVector<std::pair<Ref, at::Tensor>, 2> written = {};
 };
 
@@ -40,20 +42,22 @@ inline c10::ArrayRef<c10::IValue> arguments_on(
 
 // The slots that a call reads; false if one of them is out of the ordinary.
 inline bool find_reads(
-    Session& session, Call& call, const OpInfo& info,
-    c10::ArrayRef<c10::IValue> arguments) {
+    Session& session, Call& call, c10::ArrayRef<c10::IValue> arguments) {
   return scan(call.key, arguments, [&](const at::Tensor& tensor, Place place) {
     if (!plain_tensor(tensor)) return false;
     add_geometry(call.key, tensor);
-    const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+    Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
     PyObject* buffer = session.buffer_on(storage.get());
     if (buffer == nullptr) buffer = session.adopt(tensor, storage.get());
-    if (layout->Buffer_uninitialised(buffer) != Py_False) return false;
+    if (layout->Buffer_uninitialised(buffer) != Py_False &&
+        !session.fills(call.info, place.argument, buffer))
+      return false;
     const int64_t slot = as_int(layout->Buffer_slot(buffer));
     if (session.of_earlier_section(slot)) return false;
     call.reads.push_back(slot);
+    call.storages.push_back(std::move(storage));
     call.small = call.small && tensor.is_cpu() && tensor.numel() <= SMALL;
-    for (const int where : info.writes)
+    for (const int where : call.info.writes)
       if (where == place.argument) {
         if (item(session.producer.get(), slot) < 0) return false;
         call.written.emplace_back(Ref::borrowed(buffer), tensor);
@@ -62,31 +66,29 @@ inline bool find_reads(
   });
 }
 
-inline void mark_reads(
-    Session& session, const Call& call, int64_t step,
-    c10::ArrayRef<c10::IValue> arguments) {
+inline void mark_reads(Session& session, Call& call, int64_t step) {
   PyObject* opened = layout->Trace_opened(session.trace.get());
   const int64_t position = layout->Snapshot_position.as_number(opened);
-  size_t next = 0;
-  Key ignored;
-  bool crossing = false;
-  for (const int64_t slot : call.reads) {
+  for (size_t k = 0; k < call.reads.size(); ++k) {
+    const int64_t slot = call.reads[k], made = item(session.producer.get(), slot);
     put(session.last_read.get(), slot, session.index(step));
-    const int64_t made = item(session.producer.get(), slot);
-    crossing |= -1 < made && made < position;
-  }
-  if (!crossing) return;
-  scan(ignored, arguments, [&](const at::Tensor& tensor, Place) {
-    const int64_t slot = call.reads[next++];
-    const int64_t made = item(session.producer.get(), slot);
-    if (-1 < made && made < position) {
-      const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+    if (-1 < made && made < position)
       Ref::checked(PyObject_CallMethodObjArgs(
-          session.trace.get(), names->needed_by_snapshot, number(slot).get(),
-          storage.get(), nullptr));
-    }
-    return true;
-  });
+          session.trace.get(), names->needed_by_snapshot, session.index(slot).get(),
+          call.storages[k].get(), nullptr));
+  }
+  call.storages.clear();  // what is let go from now on is not held by this call
+}
+
+// Have the state noted of the generator from which an operator is about to draw.
+inline void before_draw(
+    const Session& session, const Call& call, int64_t step,
+    c10::ArrayRef<c10::IValue> arguments) {
+  const size_t chance = call.info.chance;
+  if (chance < arguments.size() && arguments[chance].toDouble() == 0) return;
+  Ref::checked(PyObject_CallMethodObjArgs(
+      session.recorder, names->about_to_draw, number(step).get(),
+      call.storages.front().get(), nullptr));
 }
 
 inline void before_writes(Session& session, const Call& call) {
@@ -113,6 +115,7 @@ inline Ref after_writes(Session& session, const Call& call, int64_t step) {
     TORCH_CHECK(
         static_cast<int64_t>(tensor.storage().nbytes()) == bytes,
         "an in-place operator that is no resizer has resized its argument");
+    layout->Buffer_uninitialised.set(buffer.get(), Ref::borrowed(Py_False));
     const int64_t made =
         session.new_slot(step, bytes, PyList_GET_ITEM(session.roots.get(), old));
     const Ref first = session.index(old), second = session.index(made);
@@ -126,22 +129,12 @@ inline Ref after_writes(Session& session, const Call& call, int64_t step) {
 inline void make_results(
     Session& session, const Call& call, const c10::OperatorHandle& op,
     const torch::jit::Stack& stack, int64_t step) {
-  const auto& returns = op.schema().returns();
   const Known& known = *call.known;
+  const auto results = results_on(stack, op.schema().returns().size());
   c10::SmallVector<int64_t, 4> made;
-  if (returns.size() == 1 && stack.back().isTensorList()) {
-    int64_t index = 0;
-    for (const at::Tensor& tensor : stack.back().toTensorVector()) {
-      if (tensor.defined() && session.make(tensor, known, step)) made.push_back(index);
-      ++index;
-    }
-  } else {
-    const size_t first = stack.size() - returns.size();
-    for (size_t k = first; k < stack.size(); ++k)
-      if (stack[k].isTensor() && stack[k].toTensor().defined())
-        if (session.make(stack[k].toTensor(), known, step))
-          made.push_back(static_cast<int64_t>(k - first));
-  }
+  for (size_t k = 0; k < results.size(); ++k)
+    if (results[k].defined() && session.make(results[k], known, call.info, step))
+      made.push_back(static_cast<int64_t>(k));
   TORCH_CHECK(
       std::equal(made.begin(), made.end(), known.outputs.begin(), known.outputs.end()),
       op.schema().name(), ": which results are new storages differs between two calls");
@@ -176,12 +169,12 @@ inline void relieve_if_full(Session& session) {
 
 // The mode is off the stack meanwhile: what the trace does for itself is no step.
 inline void record(
-    Session& session, const Call& call, bool own, const c10::OperatorHandle& op,
-    torch::jit::Stack* stack) {
+    Session& session, Call& call, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const int64_t step = PyList_GET_SIZE(session.steps.get());
-  mark_reads(session, call, step, arguments_on(*stack, op));
+  if (call.info.random) before_draw(session, call, step, arguments_on(*stack, op));
+  mark_reads(session, call, step);
   before_writes(session, call);
-  if (call.small && own) {
+  if (call.small && call.info.own) {
     op.callBoxed(stack);
   } else {
     const pybind11::gil_scoped_release nogil;
@@ -247,7 +240,7 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       layout->Trace_opaque(session->trace.get()) == Py_True)
     return original->dispatch(op, stack);
   session->scratch.clear();
-  Call call{session->scratch};
+  Call call{session->scratch, info};
   const void* which = &op.schema();
   add(call.key, which);
   add(call.key, c10::GradMode::is_enabled());
@@ -255,11 +248,12 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   bool ordinary;
   {
     const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
-    ordinary = find_reads(*session, call, info, arguments);
+    ordinary = find_reads(*session, call, arguments);
     const auto found = session->known.find(call.key);
     if (ordinary && found != session->known.end()) call.known = &found->second;
-    if (call.known != nullptr && info.plain)
-      return record(*session, call, info.own, op, stack);
+    const bool draws_unseen = info.random && call.reads.empty();  // on which device?
+    if (call.known != nullptr && info.plain && !draws_unseen)
+      return record(*session, call, op, stack);
   }
   if (call.known != nullptr) return original->dispatch(op, stack);
   record_slowly(*session, call, ordinary, op, stack);

@@ -23,6 +23,7 @@ struct Write {
 struct Job {
   const Template* call;
   PyObject* index;
+  bool random;
   int64_t first;
   size_t reads, writes, dying, reads_end, writes_end, dying_end;
 };
@@ -62,7 +63,8 @@ class Replayer {
  private:
   void read_step(PyObject* index) {
     PyObject* step = rerun_.record.step(as_int(index));
-    Job job{template_of(step), index, as_int(PyTuple_GET_ITEM(step, 2)),
+    const bool random = lookup(rerun_.random, index) != nullptr;
+    Job job{template_of(step), index, random, as_int(PyTuple_GET_ITEM(step, 2)),
             reads_.size(), writes_.size(), 0, 0, 0, 0};
     PyObject* reads = Record::reads(step);
     for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r)
@@ -78,7 +80,6 @@ class Replayer {
     }
     job.reads_end = reads_.size();
     job.writes_end = writes_.size();
-    if (lookup(rerun_.random, index) != nullptr) job.call = nullptr;
     made_.push_back(end_of_made(step));
     jobs_.push_back(job);
   }
@@ -138,6 +139,10 @@ class Replayer {
 
   void run_step(const Job& job) {
     fill_stack(job);
+    if (job.random) {
+      const pybind11::gil_scoped_acquire gil;
+      Ref::checked(PyObject_CallMethodOneArg(rerun_.replay, names->draw_as_before, job.index));
+    }
     {
       if (c10::get_default_dtype() != job.call->dtype)  // Python sets it back
         c10::set_default_dtype(job.call->dtype);
@@ -145,14 +150,9 @@ class Replayer {
       job.call->op.callBoxed(&stack_);
     }
     int64_t slot = job.first;
-    if (stack_.size() == 1 && stack_[0].isTensorList()) {
-      const auto list = stack_[0].toTensorVector();
-      for (const int64_t output : job.call->outputs)
-        table_.insert_or_assign(slot++, Root{list[output], true});
-    } else {
-      for (const int64_t output : job.call->outputs)
-        table_.insert_or_assign(slot++, Root{std::move(stack_[output]).toTensor(), true});
-    }
+    const auto results = results_on(stack_, stack_.size());
+    for (const int64_t output : job.call->outputs)
+      table_.insert_or_assign(slot++, Root{results[output], true});
     for (size_t k = job.writes; k < job.writes_end; ++k) {
       const auto old = table_.find(writes_[k].old);
       Root root = std::move(old->second);

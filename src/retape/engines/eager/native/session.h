@@ -7,7 +7,8 @@
 namespace retape {
 
 struct OpInfo {
-  bool view, plain, own;  // `own`: PyTorch's own operator
+  bool view, plain, own, random, uninitialised;  // `own`: PyTorch's own operator
+  size_t chance;  // argument: where that is zero, nothing is drawn
   std::vector<int> writes;
 };
 
@@ -60,6 +61,8 @@ class Session {
     const Ref wrapped = Ref::checked(THPVariable_Wrap(tensor));
     Ref made = Ref::checked(
         PyObject_CallMethodOneArg(geometries.get(), names->of, wrapped.get()));
+    if (layout->Geometry_native(made.get()) == Py_None)
+      layout->Geometry_native.set(made.get(), capsule(new Sight(tensor), SIGHT));
     return geometry_table.emplace(key_, made).first->second.get();
   }
 
@@ -74,6 +77,13 @@ class Session {
   bool of_earlier_section(int64_t slot) const {
     const int64_t made = item(producer.get(), slot);
     return -1 < made && made < layout->Trace_section.as_number(trace.get());
+  }
+
+  // Whether an operator writes memory that nobody has written, nor seen.
+  bool fills(const OpInfo& info, int32_t argument, PyObject* buffer) const {
+    return std::count(info.writes.begin(), info.writes.end(), argument) != 0 &&
+        PySet_GET_SIZE(layout->Trace_shared(trace.get())) == 0 &&
+        !has(notes.get(), layout->Buffer_slot(buffer));
   }
 
   PyObject* adopt(const at::Tensor& tensor, PyObject* storage) const {
@@ -93,7 +103,7 @@ class Session {
   }
 
   // Give the storage of a result a slot, unless it has one.
-  bool make(const at::Tensor& tensor, const Known& call, int64_t step);
+  bool make(const at::Tensor& tensor, const Known& call, const OpInfo& info, int64_t step);
 
  private:
   std::vector<Ref> indices_;
@@ -131,9 +141,11 @@ inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
     return PyObject_IsTrue(member(kind, name).get()) == 1;
   };
   const bool own = op.schema().name().rfind("aten::", 0) == 0;
-  OpInfo made{flag("view"), false, own, {}};
-  made.plain = !flag("label") && !flag("random") && !flag("uninitialised") && !flag("scratch") &&
-      !flag("collective") && !flag("varying");
+  const Ref chance = member(kind, "chance");
+  OpInfo made{flag("view"), false, own, flag("random"), flag("uninitialised"), SIZE_MAX, {}};
+  if (chance.get() != Py_None) made.chance = as_int(chance.get());
+  made.plain = !flag("label") && !flag("resizes") && !flag("scratch") && !flag("collective") &&
+      !flag("varying");
   const Ref writes = member(kind, "writes");
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes.get()); ++k) {
     PyObject* where = PyTuple_GET_ITEM(writes.get(), k);
@@ -143,7 +155,8 @@ inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
   return operators.emplace(which, std::move(made)).first->second;
 }
 
-inline bool Session::make(const at::Tensor& tensor, const Known& call, int64_t step) {
+inline bool Session::make(
+    const at::Tensor& tensor, const Known& call, const OpInfo& info, int64_t step) {
   const auto* impl = tensor.storage().unsafeGetStorageImpl();
   const bool wrapped = impl->pyobj_slot()->load_pyobj() != nullptr;
   const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
@@ -153,7 +166,7 @@ inline bool Session::make(const at::Tensor& tensor, const Known& call, int64_t s
   PyObject* root = call.single && call.nbytes == bytes && call.root
       ? call.root.get() : geometry_of(tensor);
   const int64_t slot = new_slot(step, bytes, root);
-  hang_buffer(storage.get(), owner, counter, index(slot), size(bytes));
+  hang_buffer(storage.get(), owner, counter, index(slot), size(bytes), info.uninitialised);
   return true;
 }
 

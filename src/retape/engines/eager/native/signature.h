@@ -10,15 +10,12 @@ using Key = std::string;
 
 using Integers = c10::SmallVector<int64_t, 5>;
 
-// A geometry as numbers.
+// A geometry as numbers, kept on a `Geometry`.
 struct Sight {
   Integers size, stride;
   int64_t offset;
   c10::ScalarType dtype;
   bool conj, neg;
-
-  Sight(Integers size, Integers stride, int64_t offset, c10::ScalarType dtype, bool conj, bool neg)
-      : size(std::move(size)), stride(std::move(stride)), offset(offset), dtype(dtype), conj(conj), neg(neg) {}
 
   explicit Sight(const at::Tensor& tensor)
       : size(tensor.sizes().begin(), tensor.sizes().end()),
@@ -35,6 +32,8 @@ struct Sight {
         tensor.strides() == c10::IntArrayRef(stride);
   }
 };
+
+inline constexpr const char* SIGHT = "retape.sight";
 
 // Where a tensor goes: argument, and index in it if it is a list.
 struct Place {
@@ -183,6 +182,18 @@ inline Template make_template(
     if (value.isTensor() && !is_number(value.toTensor())) value = at::Tensor();
     else if (value.isTensorList()) value = c10::List<at::Tensor>();
   return made;
+}
+
+// The results on top of a stack, or those in the one list there; some are no tensors.
+inline c10::SmallVector<at::Tensor, 4> results_on(const torch::jit::Stack& stack, size_t count) {
+  c10::SmallVector<at::Tensor, 4> found;
+  if (count == 1 && stack.back().isTensorList()) {
+    for (const at::Tensor& tensor : stack.back().toTensorVector()) found.push_back(tensor);
+  } else {
+    for (size_t k = stack.size() - count; k < stack.size(); ++k)
+      found.push_back(stack[k].isTensor() ? stack[k].toTensor() : at::Tensor());
+  }
+  return found;
 }
 
 inline constexpr const char* TEMPLATE = "retape.template";

@@ -6,35 +6,8 @@
 
 #include <c10/core/TensorOptions.h>
 #include <c10/util/ScopeExit.h>
-#include <torch/csrc/Dtype.h>
 
 namespace retape {
-
-inline constexpr const char* SIGHT = "retape.sight";
-
-inline Integers integers(const Ref& tuple) {
-  Integers made;
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple.get()); ++k)
-    made.push_back(as_int(PyTuple_GET_ITEM(tuple.get(), k)));
-  return made;
-}
-
-// A `Geometry` as numbers, kept on it.
-inline const Sight& sight_of(PyObject* geometry) {
-  Ref kept = Ref::borrowed(layout->Geometry_native(geometry));
-  if (kept.get() == Py_None) {
-    const Ref seen = Ref::borrowed(geometry);
-    const Ref dtype = member(seen, "dtype");
-    auto* made = new Sight(
-        integers(member(seen, "size")), integers(member(seen, "stride")),
-        as_int(member(seen, "offset").get()),
-        reinterpret_cast<THPDtype*>(dtype.get())->scalar_type,
-        member(seen, "conj").get() == Py_True, member(seen, "neg").get() == Py_True);
-    kept = capsule(made, SIGHT);
-    layout->Geometry_native.set(geometry, kept);
-  }
-  return *static_cast<Sight*>(PyCapsule_GetPointer(kept.get(), SIGHT));
-}
 
 inline bool is_handle(PyObject* saved) {
   auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(saved));
@@ -80,7 +53,9 @@ inline Ref unpack(PyObject* saved) {
   }
   const c10::Storage& memory = THPStorage_Unpack(storage);
   if (!on_default_stream(memory.device())) return Ref();
-  const Sight& seen = sight_of(layout->Handle_geometry(saved));
+  PyObject* sight = layout->Geometry_native(layout->Handle_geometry(saved));
+  if (sight == Py_None) return Ref();  // it was packed in Python
+  const Sight& seen = *static_cast<const Sight*>(PyCapsule_GetPointer(sight, SIGHT));
   const c10::DispatchKeySet keys(
       c10::computeDispatchKey(seen.dtype, c10::kStrided, memory.device()));
   return Ref::checked(THPVariable_Wrap(tensor_on(memory, keys, seen)));

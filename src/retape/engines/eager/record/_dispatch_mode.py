@@ -31,7 +31,7 @@ from retape.engines.eager.record._record_collective import (
     record_control_flow,
     written_tensors,
 )
-from retape.engines.eager.record._record_operator import record
+from retape.engines.eager.record._record_operator import note_random_state, record
 from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._note import Input
@@ -40,6 +40,7 @@ from retape.engines.eager.trace._operator_traits import (
     OperatorTraits,
     traits_of,
 )
+from retape.engines.eager.trace._random_state import default_generator
 from retape.engines.eager.trace._run import ForeignView, Run
 
 _active = threading.local()
@@ -181,6 +182,11 @@ class Recorder(OperatorWatch):
         if counter.live > trace.limit or len(trace.steps) >= trace.next_cut:
             self.keeper.relieve()
         return result
+
+    def about_to_draw(self, step: int, storage: torch.UntypedStorage) -> None:
+        """Compiled code runs an operator that draws where a storage is."""
+        generator = default_generator(storage.device)
+        note_random_state(self.run.trace, step, generator)
 
     def hand_out(self, tensor: torch.Tensor) -> None:
         """The memory of a tensor is given to another library."""

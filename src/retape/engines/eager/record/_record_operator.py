@@ -144,7 +144,11 @@ def _save_random_state(
     if kind.chance is not None and kind.chance < len(args):
         if args[kind.chance] == 0.0:
             return
-    generator = generator_for(args, kwargs)
+    note_random_state(trace, step, generator_for(args, kwargs))
+
+
+def note_random_state(trace: Trace, step: int, generator: torch.Generator) -> None:
+    """A step is about to draw from a generator."""
     state = generator.get_state()
     trace.random[step] = (generator, state)
     trace.counter.live += state.nbytes

@@ -7,7 +7,6 @@ value that somebody else holds works on a copy.
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -67,6 +66,7 @@ class Replay:
         self._roots: dict[int, Tensor] = {}
         self._own: set[int] = set()
         self._overwritten: dict[int, Tensor] = {}
+        self._random = RandomStates()
 
     def run(self) -> dict[int, Tensor]:
         """The wanted slots, as root tensors."""
@@ -74,25 +74,25 @@ class Replay:
         if self._trace.exposed:
             check_exposed(self._trace, self._needed)
         wanted = self._wanted
-        with below_autograd(), RandomStates() as random, default_dtype():
-            self._run_steps(random)
+        with below_autograd(), self._random, default_dtype():
+            self._run_steps()
             for slot in wanted:
                 if slot not in self._roots and slot not in self._overwritten:
                     self.root_of(slot)
             return {**self._roots, **self._overwritten}
 
-    def _run_steps(self, random: RandomStates) -> None:
+    def _run_steps(self) -> None:
         trace, roots = self._trace, self._roots
         module = native_for(trace)
         if module is not None and not trace.verify:
             module.run_steps(
                 trace.steps, trace.roots, self._needed, self._wanted, trace.random,
-                self, roots, self._own, partial(self._step, random=random),
+                self, roots, self._own, self._step,
             )  # fmt: skip
             return
         dying = self._last_uses()
         for index in self._needed:
-            self._step(index, random)
+            self._step(index)
             for slot in dying.get(index, ()):
                 roots.pop(slot, None)
 
@@ -126,15 +126,19 @@ class Replay:
             self._roots[slot] = root
         return root
 
-    def _step(self, index: int, random: RandomStates) -> None:
+    def draw_as_before(self, index: int) -> None:
+        """A step is about to draw, from the state in which it found its generator."""
+        state = self._trace.random.get(index)
+        if state is not None:
+            self._random.set(*state)
+
+    def _step(self, index: int) -> None:
         trace, roots = self._trace, self._roots
         step = trace.steps[index]
         signature = step.signature
         for old, _ in step.writes:
             self._own_copy(old)
-        state = trace.random.get(index)
-        if state is not None:
-            random.set(*state)
+        self.draw_as_before(index)
         given: list[tuple[Tensor, Geometry]] = [
             (self.root_of(slot), trace.roots[slot]) for slot in step.reads
         ]

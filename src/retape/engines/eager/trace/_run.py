@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from retape._warn import warn
 from retape.engines.eager._record_bytes import record_size
@@ -120,7 +121,7 @@ class Run:
 
     def pack(self, tensor: Tensor) -> Any:
         """The handle that takes the place of `tensor` in the graph."""
-        if tensor.__class__ is not Tensor:
+        if tensor.__class__ is not Tensor and tensor.__class__ is not Parameter:
             wrapper = save_wrapper(tensor, self.pack)
             if isinstance(wrapper, SavedWhole) and not self.keeps_whole:
                 self.keeps_whole = True

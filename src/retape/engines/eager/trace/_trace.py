@@ -45,7 +45,7 @@ class Trace:
     # What compiled code reads at each operator has a fixed place.
     __slots__ = (
         "__dict__", "__weakref__", "held", "latest", "limit", "next_cut", "notes",
-        "opaque", "opened", "saved", "section", "tail",
+        "opaque", "opened", "saved", "section", "shared", "tail",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -112,16 +112,16 @@ class Trace:
 
     def adopt(self, tensor: Tensor, storage: Storage) -> Buffer:
         """Make the storage of `tensor`, which no step made, a foreign slot."""
-        nbytes = storage.nbytes()
-        slot = self.new_slot(-1, nbytes, self.geometries.of(tensor))
+        nbytes, geometry = storage.nbytes(), self.geometries.of(tensor)
+        slot = self.new_slot(-1, nbytes, geometry)
         version = -1 if tensor.is_inference() else tensor._version
-        note = self.note(slot)
-        note.input = Input(without_history(tensor), version, nbytes, storage)
+        known = Input(without_history(tensor), version, nbytes, storage)
+        note = self.notes[slot] = Note(known)
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
             whole = tensor if tensor._base is None else tensor._base
             lies_close = not whole.is_nested and whole.is_contiguous()
             self._gets_gradient(note, whole if lies_close else None)
-        self.on_host &= tensor.device.type in ("cpu", "meta")
+        self.on_host = self.on_host and (tensor.is_cpu or tensor.is_meta)
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
         handed_out = storage._cdata in self.shared
