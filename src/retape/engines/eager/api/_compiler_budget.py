@@ -152,7 +152,9 @@ class CompilerBudget:
                 least=least,
             )
         )
-        return [joint.nodes[k] for k in sorted(plan.kept)]
+        kept = [joint.nodes[k] for k in sorted(plan.kept)]
+        # Functions that `torch.scan` and its like are given are in both graphs.
+        return [node for node in kept if node.op != "get_attr"]
 
     def _refuse_breaks(self, graph: fx.GraphModule) -> None:
         reason = getattr(graph, "compile_subgraph_reason", None)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from retape._arguments import whole
 from retape._errors import PlanError, UnsupportedError
+from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.graph._node import (
     CheckpointOptions,
     Node,
@@ -75,7 +76,7 @@ class Graph:
                     "in one graph."
                 )
         inputs = [recomputed(parent) for parent in parents]
-        with torch.no_grad(), Draws() as draws:
+        with torch.no_grad(), compiled_code_runs_eagerly(), Draws() as draws:
             value = op(*inputs)
         if not isinstance(value, Tensor):
             raise PlanError(

@@ -8,7 +8,7 @@ at after each operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from math import inf, isfinite, nan
 from traceback import format_stack
@@ -16,10 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
 from retape.driver._health import Fault
+from retape.engines.eager._torch_compile import (
+    OperatorWatch,
+    compiled_code_runs_eagerly,
+)
 from retape.engines.eager.health._graph import (
     Grads,
     Modules,
@@ -37,7 +41,7 @@ _ORIGIN = "_retape_not_finite"
 """Hung on the storage of what is not finite: the fault, or `None` if it is meant."""
 
 
-class Origins(TorchDispatchMode):
+class Origins(OperatorWatch):
     """Follows what is not finite to the operator that it came of.
 
     Infinity may be meant, as in a mask: so is what the program writes itself, or is
@@ -110,6 +114,7 @@ def _numbers(tree: Any) -> list[Tensor]:
         leaf
         for leaf in tree_leaves(tree)
         if isinstance(leaf, Tensor)
+        and not isinstance(leaf, FakeTensor)  # the compiler asks, and it has no values
         and leaf.layout is torch.strided
         and (leaf.is_floating_point() or leaf.is_complex())
     ]
@@ -133,7 +138,10 @@ def find(call: Callable[[], Tensor], growth: float, forward: bool) -> Fault | No
     """
     modules = Modules()
     noted = torch.autograd.set_detect_anomaly(True, check_nan=False)
-    with noted, modules, Origins(modules) if forward else nullcontext():
+    with noted, modules, ExitStack() as scope:
+        if forward:
+            scope.enter_context(compiled_code_runs_eagerly())
+            scope.enter_context(Origins(modules))
         value = call()
     nodes, leaves = operators(value)
     origin = None if isfinite(value.item()) else origin_of(value)
