@@ -274,7 +274,8 @@ def plan_rest(run: Run, position: int, memory: int) -> UnitSchedule | None:
     uses = Uses(run, bytes(run.alive[:high]) + bytes(len(run.alive) - high))
     snapshots = [each.position for each in trace.snapshots]
     free = int(trace.memory - trace.counter.live)
-    table = _room_for_table(run, memory, free)
+    waiting = Columns.of(trace).waiting_at(position)
+    table = _room_for_table(run, memory, free - waiting)
     most = min(UNITS, isqrt(table // _PAIR_BYTES))
     if most <= len(snapshots):
         return None
