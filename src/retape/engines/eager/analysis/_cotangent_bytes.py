@@ -1,6 +1,7 @@
-"""The bytes that going back through a step takes, beside what it saved."""
+"""The bytes that going back takes beside what was saved: of a step, and of all."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import made_by
@@ -69,3 +70,45 @@ def kernel_bytes(
     """The bytes that a kernel that works on copies takes for itself while it runs."""
     copies = sum(trace.nbytes[slot] for slot in {*reads, *made})
     return copies + signature.workspace - signature.scratch_bytes
+
+
+def sum_bytes(trace: Trace) -> int:
+    """The bytes of the cotangents that are sums: of foreign slots read twice.
+
+    Autograd holds such a sum from the last read back to the first; of those whose
+    reads lie apart it holds one at a time.
+    """
+    change: dict[int, int] = {}
+    for slot, note in trace.notes.items():
+        first, last = note.first_read, trace.last_read[slot]
+        nbytes = trace.nbytes[slot]
+        if -1 < first < last:
+            change[first] = change.get(first, 0) + nbytes
+            change[last + 1] = change.get(last + 1, 0) - nbytes
+    return max(accumulate(change[place] for place in sorted(change)), default=0)
+
+
+def note_sums_apart(trace: Trace) -> None:
+    """Note in `apart`, by its last read, whose first sum is a tensor of its own.
+
+    Autograd adds in place to a cotangent that shares its storage with nobody. That of
+    what was read as a view does: it is a view of what the formula made. So does what a
+    product makes for a matrix that is not contiguous. For other operators that share
+    (`add`), what they made is as large, and its cotangent is counted.
+    """
+    for slot, note in trace.notes.items():
+        last = trace.last_read[slot]
+        if -1 < note.first_read < last < len(trace.steps):
+            step, whole = trace.steps[last], note.whole
+            seen = zip(step.reads, step.signature.geometries, strict=True)
+            if any(s == slot and geometry is not whole for s, geometry in seen):
+                note.apart = last
+
+
+def state_bytes(trace: Trace) -> int:
+    """The bytes of the states that generators have while steps are run again.
+
+    They are put aside then, one of each generator.
+    """
+    sizes = {each: state.nbytes for each, state in trace.random.values()}
+    return sum(sizes.values())

@@ -14,6 +14,7 @@ import torch
 from retape._errors import BudgetError
 from retape.engines.eager._limits import BACKWARD_NUMBERS, ample_budget
 from retape.engines.eager.analysis._columns import Columns, Rerun
+from retape.engines.eager.analysis._cotangent_bytes import state_bytes, sum_bytes
 from retape.engines.eager.analysis._measured import outside_bytes
 from retape.engines.eager.trace._step import Step, made_by
 from retape.engines.eager.trace._trace import Trace
@@ -67,10 +68,10 @@ def _of_which(least: int, tensors: int) -> str:
 def _enough(run: "Run", room: int, relieved: bool) -> int:
     """Bytes that are surely enough: most budgets need no analysis of the run."""
     trace = run.trace
-    enough = 8 * trace.largest + trace.sum_bytes() + trace.pinned_bytes
+    enough = 8 * trace.largest + sum_bytes(trace) + trace.pinned_bytes
     if room <= enough or not relieved:
         return enough
-    kept = trace.kept_bytes + trace.state_bytes() + _held_by_program(run)
+    kept = trace.kept_bytes + state_bytes(trace) + _held_by_program(run)
     # What is computed again, and the cotangents of what waits for the backward.
     return enough + kept + 2 * Columns.of(trace).narrow
 
@@ -90,7 +91,7 @@ def least_memory(run: "Run") -> int:
     back = int(Columns.of(trace).going_back.max(initial=0))
     back += max(at.values(), default=-back)
     least = max(back, most_from_start(trace, saved))
-    kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
+    kept = trace.kept_bytes + sum_bytes(trace) + state_bytes(trace)
     return least + spare + kept + trace.pinned_bytes + BACKWARD_NUMBERS
 
 

@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 from retape.engines.eager._limits import record_in
 from retape.engines.eager._record_bytes import analysis_bytes, deep_bytes
 from retape.engines.eager.analysis._columns import Columns
+from retape.engines.eager.analysis._cotangent_bytes import state_bytes, sum_bytes
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.analysis._unit_sizes import Unit, UnitSizes
 from retape.engines.eager.analysis._uses import Slots, Uses
@@ -170,7 +171,7 @@ class ForwardEnd(NamedTuple):
     def of(cls, run: Run) -> Self:
         """The state of a run that has just been recorded."""
         trace = run.trace
-        kept = trace.kept_bytes + trace.state_bytes()
+        kept = trace.kept_bytes + state_bytes(trace)
         return cls(bytes(run.alive), outside_bytes(run), kept)
 
 
@@ -286,7 +287,7 @@ def _with_bookkeeping(run: Run, found: Measured) -> Measured:
 
 def _cotangents_kept(run: Run) -> int:
     """Sums that wait for the first read of what the program brought along, and more."""
-    return run.trace.sum_bytes() + _gradient_bytes(run)
+    return sum_bytes(run.trace) + _gradient_bytes(run)
 
 
 def _gradient_bytes(run: Run) -> int:

@@ -18,7 +18,12 @@ from retape.engines.eager._limits import (
 )
 from retape.engines.eager._record_bytes import analysis_bytes, record_size
 from retape.engines.eager.analysis._columns import Columns, crossing
-from retape.engines.eager.analysis._cotangent_bytes import step_cotangents
+from retape.engines.eager.analysis._cotangent_bytes import (
+    note_sums_apart,
+    state_bytes,
+    step_cotangents,
+    sum_bytes,
+)
 from retape.engines.eager.analysis._least_memory import check_budget, least_memory
 from retape.engines.eager.keep._place_snapshot import put_away
 from retape.engines.eager.keep._rules import Rules
@@ -239,10 +244,10 @@ class Keeper:
     def _leave_room_for_sums(self) -> None:
         """Now it is known which parameters are read more than once."""
         trace = self._run.trace
-        trace.note_sums_apart()
+        note_sums_apart(trace)
         first = {each.first_read for each in trace.notes.values() if each.apart >= 0}
         room = max((step_cotangents(trace, step) for step in first), default=0)
-        trace.memory -= trace.sum_bytes() + trace.state_bytes()
+        trace.memory -= sum_bytes(trace) + state_bytes(trace)
         trace.limit = trace.memory - max(trace.largest, room)
 
     def _leave_room_for_waiting(self) -> None:

@@ -13,7 +13,6 @@ that the program has handed out, to NumPy, say. Buffers of exposed slots are
 """
 
 from collections.abc import Callable, Iterable
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -120,7 +119,9 @@ class Trace:
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
             whole = tensor if tensor._base is None else tensor._base
             lies_close = not whole.is_nested and whole.is_contiguous()
-            self._gets_gradient(note, whole if lies_close else None)
+            if lies_close and whole is not tensor:
+                geometry = self.geometries.of(whole)
+            self._gets_gradient(note, geometry if lies_close else None)
         self.on_host = self.on_host and (tensor.is_cpu or tensor.is_meta)
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
@@ -141,49 +142,10 @@ class Trace:
         buffer = getattr(storage, TAG, None)
         return buffer if buffer is not None and buffer.owner is self.owner else None
 
-    def _gets_gradient(self, note: Note, whole: Tensor | None) -> None:
+    def _gets_gradient(self, note: Note, whole: Geometry | None) -> None:
         """A slot that no step made is about to be read, and gets a gradient."""
         note.first_read = len(self.steps)
-        note.whole = None if whole is None else self.geometries.of(whole)
-
-    def sum_bytes(self) -> int:
-        """The bytes of the cotangents that are sums: of foreign slots read twice.
-
-        Autograd holds such a sum from the last read back to the first; of those whose
-        reads lie apart it holds one at a time.
-        """
-        change: dict[int, int] = {}
-        for slot, note in self.notes.items():
-            first, last = note.first_read, self.last_read[slot]
-            nbytes = self.nbytes[slot]
-            if -1 < first < last:
-                change[first] = change.get(first, 0) + nbytes
-                change[last + 1] = change.get(last + 1, 0) - nbytes
-        return max(accumulate(change[place] for place in sorted(change)), default=0)
-
-    def state_bytes(self) -> int:
-        """The bytes of the states that generators have while steps are run again.
-
-        They are put aside then, one of each generator.
-        """
-        sizes = {each: state.nbytes for each, state in self.random.values()}
-        return sum(sizes.values())
-
-    def note_sums_apart(self) -> None:
-        """Note in `apart`, by its last read, whose first sum is a tensor of its own.
-
-        Autograd adds in place to a cotangent that shares its storage with nobody. That
-        of what was read as a view does: it is a view of what the formula made. So does
-        what a product makes for a matrix that is not contiguous. For other operators
-        that share (`add`), what they made is as large, and its cotangent is counted.
-        """
-        for slot, note in self.notes.items():
-            last = self.last_read[slot]
-            if -1 < note.first_read < last < len(self.steps):
-                step, whole = self.steps[last], note.whole
-                seen = zip(step.reads, step.signature.geometries, strict=True)
-                if any(s == slot and geometry is not whole for s, geometry in seen):
-                    note.apart = last
+        note.whole = whole
 
     def look_again(self, buffer: Buffer, tensor: Tensor) -> None:
         """Before a read of memory that others may have written, or that nobody has."""
@@ -259,7 +221,8 @@ class Trace:
         note = self.note(slot)
         note.received = True
         if tensor.is_floating_point() or tensor.is_complex():
-            self._gets_gradient(note, tensor if tensor.is_contiguous() else None)
+            whole = self.geometries.of(tensor) if tensor.is_contiguous() else None
+            self._gets_gradient(note, whole)
         self.kept_bytes += buffer.nbytes
         self.held.hold(slot, storage)
         buffer.slot, buffer.uninitialised = slot, False
