@@ -123,7 +123,12 @@ class Keeper:
 
     def _count_record(self) -> None:
         """Leave to the record what it will take when it is counted next."""
-        run, size = self._run, record_size(self._run)
+        run = self._run
+        if not run.trace.on_host:  # none of it is in an accelerator's budget
+            self._next_count = run.trace.next_cut = math.inf
+            self.leave_to_record(0)
+            return
+        size = record_size(run)
         self.leave_to_record(
             round(_NEXT_COUNT * size.bare), round(_NEXT_COUNT * size.notes)
         )

@@ -152,7 +152,7 @@ inline bool count_down(PyObject* counts, PyObject* key) {
 struct Names {
 #define RETAPE_NAMES(X)                                                            \
   X(_retape) X(relieve) X(needed_by_snapshot) X(before_write) X(of)                \
-  X(pack) X(adopt) X(root_of) X(drop_from_tail) X(let_go) X(acquire) X(release) \
+  X(pack) X(adopt) X(root_of) X(drop_from_tail) X(let_go) X(acquire) X(release)    \
   X(about_to_draw) X(draw_as_before)
 #define RETAPE_DECLARE(name) PyObject* name = PyUnicode_InternFromString(#name);
   RETAPE_NAMES(RETAPE_DECLARE)
@@ -163,7 +163,8 @@ struct Names {
 #define RETAPE_SLOTS(X)                                                            \
   X(Buffer, owner) X(Buffer, slot) X(Buffer, nbytes) X(Buffer, counter)            \
   X(Buffer, uninitialised) X(Buffer, older) X(Counter, live) X(Counter, peak)      \
-  X(Handle, run) X(Handle, slot) X(Handle, geometry) X(Handle, number)             \
+  X(ForeignView, geometry) X(ForeignView, known) X(Handle, run) X(Handle, slot)    \
+  X(Handle, geometry) X(Handle, number)                                            \
   X(Holdings, counts) X(Holdings, storages) X(Run, alive) X(Run, living)           \
   X(Run, lock) X(Run, recording) X(Run, slot_handles) X(Run, stages)               \
   X(Run, trace) X(Snapshot, position) X(RecomputedValues, high)                    \

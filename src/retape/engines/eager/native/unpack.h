@@ -9,9 +9,14 @@
 
 namespace retape {
 
-inline bool is_handle(PyObject* saved) {
-  auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(saved));
-  return kind == layout->handle_type || kind == layout->python_handle_type;
+// A tensor that looks at memory through a `Geometry`; null where Python has to make it.
+inline Ref window(const c10::Storage& memory, PyObject* geometry) {
+  PyObject* sight = layout->Geometry_native(geometry);
+  if (sight == Py_None || !on_default_stream(memory.device())) return Ref();
+  const Sight& seen = *static_cast<const Sight*>(PyCapsule_GetPointer(sight, SIGHT));
+  const c10::DispatchKeySet keys(
+      c10::computeDispatchKey(seen.dtype, c10::kStrided, memory.device()));
+  return Ref::checked(THPVariable_Wrap(tensor_on(memory, keys, seen)));
 }
 
 // The tensor of a `Input`, if nobody has overwritten it; else null, and Python says so.
@@ -40,9 +45,15 @@ inline PyObject* actual_slot(PyObject* trace, PyObject* slot) {
 
 // The tensor of a saved object if it is foreign, or a handle whose value is held.
 inline Ref unpack(PyObject* saved) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(saved)) == layout->foreign_type)
-    return unchanged(saved);
-  if (current != nullptr || !is_handle(saved)) return Ref();
+  auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(saved));
+  if (kind == layout->foreign_type) return unchanged(saved);
+  if (kind == layout->view_type) {
+    const Ref tensor = unchanged(layout->ForeignView_known(saved));
+    if (!tensor) return Ref();
+    return window(THPVariable_Unpack(tensor.get()).storage(), layout->ForeignView_geometry(saved));
+  }
+  const bool is_handle = kind == layout->handle_type || kind == layout->python_handle_type;
+  if (current != nullptr || !is_handle) return Ref();
   PyObject* trace = layout->Run_trace(layout->Handle_run(saved));
   PyObject* slot = actual_slot(trace, layout->Handle_slot(saved));
   PyObject* storage = lookup(layout->Tail_partial(layout->Trace_tail(trace)), slot);
@@ -51,14 +62,7 @@ inline Ref unpack(PyObject* saved) {
     if (PyDict_CheckExact(storages)) storage = lookup(storages, slot);
     if (storage == nullptr) return Ref();
   }
-  const c10::Storage& memory = THPStorage_Unpack(storage);
-  if (!on_default_stream(memory.device())) return Ref();
-  PyObject* sight = layout->Geometry_native(layout->Handle_geometry(saved));
-  if (sight == Py_None) return Ref();  // it was packed in Python
-  const Sight& seen = *static_cast<const Sight*>(PyCapsule_GetPointer(sight, SIGHT));
-  const c10::DispatchKeySet keys(
-      c10::computeDispatchKey(seen.dtype, c10::kStrided, memory.device()));
-  return Ref::checked(THPVariable_Wrap(tensor_on(memory, keys, seen)));
+  return window(THPStorage_Unpack(storage), layout->Handle_geometry(saved));
 }
 
 inline void decrement_stages(PyObject* run, PyObject* trace, int64_t which, PyObject* slot) {

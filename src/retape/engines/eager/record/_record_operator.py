@@ -15,6 +15,7 @@ from retape.engines.eager.record._record_collective import (
     hold_results,
     nested_tensors,
     record_whole,
+    written_tensors,
 )
 from retape.engines.eager.trace._fingerprint import clear, fingerprint_of
 from retape.engines.eager.trace._geometry import has_storage
@@ -159,16 +160,10 @@ def _before_writes(
     trace: Trace, kind: OperatorTraits, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[tuple[Buffer, Tensor]]:
     found: list[tuple[Buffer, Tensor]] = []
-    for where in kind.writes:
-        value = kwargs.get(where) if isinstance(where, str) else (
-            args[where] if where < len(args) else None
-        )  # fmt: skip
-        items = value if isinstance(value, list | tuple) else (value,)
-        for item in items:
-            if isinstance(item, Tensor):
-                buffer = getattr(item.untyped_storage(), TAG)
-                trace.before_write(buffer, item)
-                found.append((buffer, item))
+    for tensor in written_tensors(kind, args, kwargs):
+        buffer = getattr(tensor.untyped_storage(), TAG)
+        trace.before_write(buffer, tensor)
+        found.append((buffer, tensor))
     return found
 
 
