@@ -15,7 +15,7 @@ and reads less of a state than crosses its position.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from sys import maxsize
 from typing import Any
@@ -107,29 +107,30 @@ def path_to(
     return path
 
 
+def left_from(descents: Sequence[Descent], start: int, unit: int) -> list[Descent]:
+    """The descents from a state that are to come, once a unit has been reversed."""
+    return [each for each in descents[1:] if each.start == start and each.stop <= unit]
+
+
 def tapes_in(
-    descents: Sequence[Descent],
-    start: int,
-    unit: int,
-    state: Collection[int],
+    left: Sequence[Descent],
+    state: Slots | set[int],
     tape: Callable[[int], Iterable[int]],
 ) -> list[int] | None:
-    """The units before another that a state has the tapes of, if it is for no more.
+    """The units that a state has the tapes of, if it is for no more.
 
     Args:
-        descents: The plan.
-        start: The unit that the state is before.
-        unit: The unit that the backward has reversed.
+        left: The descents from the state that are to come.
         state: The slots of the state.
         tape: The slots of a unit's tape.
 
     Returns:
-        `None` if a descent has to run from the state for those that are left.
+        `None` if one of the descents has to run.
     """
-    left = [each for each in descents[1:] if each.start == start and each.stop <= unit]
     units = [each for descent in left for each in descent.taped]
-    there = set[int]().union(*map(tape, units)).issubset(state)
-    return units if there and not any(each.stores for each in left) else None
+    if any(each.stores for each in left):
+        return None
+    return units if all(state.issuperset(tape(each)) for each in units) else None
 
 
 def rehearse(measured: Measured, descents: Sequence[Descent]) -> int:
@@ -209,8 +210,8 @@ class _Rehearsal:
     def _part_with_states(self, unit: int) -> None:
         """Give up the states that no descent of an earlier unit has to run from."""
         for start in [each for each in self._states if each]:
-            state, tape = self._states[start], self._saved.__getitem__
-            tapes = tapes_in(self._descents, start, unit, state, tape)
+            left = left_from(self._descents, start, unit)
+            tapes = tapes_in(left, self._states[start], self._saved.__getitem__)
             if tapes is not None:
                 self._tapes.update({each: self._saved[each] for each in tapes})
                 del self._states[start]
