@@ -12,6 +12,7 @@ if it was saved more often than it is read, the first times were as a result. A 
 with a workspace saves all of its results.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
@@ -102,21 +103,14 @@ def places_of(
     places = list(handle_steps)
     number, count = 0, len(places)
     while number < count:
-        step, end = handle_steps[number], _end_of_group(handle_steps, number)
+        step = handle_steps[number]
+        end = bisect_right(handle_steps, step, number)
         beside_operands = number and handle_steps[number - 1] == step - 1
         if beside_operands and producer[slots[number]] == step - 1:
             results = _results(steps, producer, step, slots[number:end])
             places[number : number + results] = [step - 1] * results
         number = end
     return places
-
-
-def _end_of_group(handle_steps: Sequence[int], number: int) -> int:
-    """The first saved tensor of a later step."""
-    step = handle_steps[number]
-    while number < len(handle_steps) and handle_steps[number] == step:
-        number += 1
-    return number
 
 
 def _results(
