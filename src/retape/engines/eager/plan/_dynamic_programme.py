@@ -33,11 +33,16 @@ from retape.engines.eager.trace._report import Descent
 
 LARGEST = 60_000_000
 """Entries looked at by the programme: about a second."""
-_MOST_LEVELS = 2000
+_FEWEST_LEVELS, _MOST_LEVELS = 64, 2000
 # The table takes no more than a quarter of the budget, and always may take so much.
-_LEAST_BYTES, _MOST_BYTES = 1_000_000, 8_000_000
+_LEAST_BYTES, _MOST_BYTES = 1_150_000, 8_000_000
 _TABLE_SHARE = 4
-_COST = np.dtype(np.float32)
+# NumPy adds parts of arrays in three buffers of 8,192 numbers each. For each pair of
+# units there are a width and its levels.
+_BUFFERS, _PAIR = 98_304, 16
+# A unit and the state before it, of ten slots: with 40 of them 38 kB.
+_UNIT = 1_000
+_COST = np.float32
 
 
 class Optimum:
@@ -89,19 +94,20 @@ class Optimum:
         self.units, self.widths, self.budget = units, widths, budget
         n = len(units)
         most = max(
-            64,
+            _FEWEST_LEVELS,
             min(_MOST_LEVELS, 6 * largest // max(1, n) ** 3, _levels(n, budget, table)),
         )
         self._level = _choose_level(units, widths, budget, most)
-        self._rooms = np.arange(budget // self._level + 1)
+        self._count = budget // self._level + 1  # of rooms
         self._sums = np.cumsum([0.0, *(unit.advance for unit in units)])
         self._wide = -(-np.asarray(widths, dtype=np.int64) // self._level)
         # By unit s, and by end t > s and room, where the state before s is held.
         self._least: list[Any] = [None] * n
-        after = np.zeros((1, len(self._rooms)), dtype=_COST)
+        after = np.zeros((1, self._count), dtype=_COST)
         for s in reversed(range(n)):
             after = self._fill(s, after)
-        shape = (n + 1, len(self._rooms))
+        del after
+        shape = (n + 1, self._count)
         self._first = np.full(shape, np.inf, dtype=_COST)
         self._first_after = np.full(shape, np.inf, dtype=_COST)
         self._first_after[n] = 0.0
@@ -115,7 +121,7 @@ class Optimum:
         There is none where the cost is infinite.
         """
         found: list[Descent] = []
-        last = len(self._rooms) - 1
+        last = self._count - 1
         stack = [(0, len(self.units), last, -1)] if self.units else []
         while stack:
             s, t, room, parent = stack.pop()
@@ -133,68 +139,66 @@ class Optimum:
         Returns:
             The same for s, where the state before s may be held.
         """
-        unit, n, rooms = self.units[s], len(self.units), self._rooms
+        unit, n = self.units[s], len(self.units)
         waiting = np.array([each.cotangent for each in self.units[s:]])
-        need = np.array([self._need(s, t, False) for t in range(s + 1, n + 1)])
+        need = [self._need(s, t, False) for t in range(s + 1, n + 1)]
         cost = np.full((n - s, 1), unit.both, dtype=_COST)
         cost[0] = unit.tape
-        table = self._least[s] = np.full((n - s, len(rooms)), np.inf, dtype=_COST)
-        _relax(table, rest, self._up(unit.tape_bytes), cost)
-        table[rooms < need[:, None]] = np.inf
+        table = self._least[s] = np.full((n - s, self._count), np.inf, dtype=_COST)
+        _lower(table, rest, self._up(unit.tape_bytes), cost, need)
         peak = 0
         for k in range(s + 1, n):
             peak = self._advance_peak(peak, s, k)
-            advance = np.float32(self._sums[k] - self._sums[s] + self._stored(s, k))
-            way = np.full((n - k, len(rooms)), np.inf, dtype=_COST)
+            advance = _COST(self._sums[k] - self._sums[s] + self._stored(s, k))
             before = table[k - s - 1] + advance
-            _relax(way, self._least[k], int(self._wide[s, k]), before)
-            need_k = self._up(peak + waiting[k - s :])
-            way[rooms < need_k[:, None]] = np.inf
-            later = table[k - s :]
-            np.minimum(later, way, out=later)
-        return self._after(s, rest, cost, need[:, None], table)
+            needs = self._up(peak + waiting[k - s :]).tolist()
+            wide = int(self._wide[s, k])
+            _lower(table[k - s :], self._least[k], wide, before, needs)
+        return self._after(s, rest, cost, need, table)
 
-    def _after(self, s: int, rest: Any, cost: Any, need: Any, held: Any) -> Any:
+    def _after(
+        self, s: int, rest: Any, cost: Any, need: Sequence[int], held: Any
+    ) -> Any:
         """The costs from s on after a tape; by end from s on and room."""
         unit = self.units[s]
-        after = np.full((len(held) + 1, len(self._rooms)), np.inf, dtype=_COST)
+        after = np.full((len(held) + 1, self._count), np.inf, dtype=_COST)
         after[0] = 0.0
         later = after[1:]
-        _relax(later, rest, self._up(unit.more_bytes), cost)
-        later[self._rooms < need + self._up(unit.hold_bytes)] = np.inf
+        hold = int(self._up(unit.hold_bytes))
+        need = [each + hold for each in need]
+        _lower(later, rest, self._up(unit.more_bytes), cost, need)
         self._hold(later, held, s)
         return after
 
     def _after_until(self, s: int, t: int) -> dict[int, Any]:
         """By unit from s to t and room, the cost up to t after a tape."""
-        rest = np.zeros(len(self._rooms), dtype=_COST)
+        rest = np.zeros(self._count, dtype=_COST)
         found = {t: rest}
         for k in reversed(range(s, t)):
             unit = self.units[k]
-            cost = np.full(1, unit.tape if k + 1 == t else unit.both, dtype=_COST)
+            cost = _COST(unit.tape if k + 1 == t else unit.both)
             held = self._least[k][t - k - 1 : t - k]
-            need = np.array([[self._need(k, t, False)]])
-            rest = found[k] = self._after(k, rest[None], cost[:, None], need, held)[1]
+            need = [self._need(k, t, False)]
+            # A copy: the row of no end goes.
+            rest = found[k] = self._after(k, rest[None], cost, need, held)[1].copy()
         return found
 
     def _fill_first(self, s: int) -> None:
         """The same for chains up to the end, run by the program at no cost."""
-        unit, n, row = self.units[s], len(self.units), self._first[s]
+        unit, n, row = self.units[s], len(self.units), self._first[s : s + 1]
         need = self._need(s, n, True)
-        self._tape_first(row, s, unit.tape_bytes)
-        row[:need] = np.inf
+        self._tape_first(row, s, unit.tape_bytes, need)
         peak = lingering = 0
         for k in range(s + 1, n):
             peak = self._advance_peak(peak, s, k)
             lingering = max(lingering, self.units[k - 1].lingering)
-            way = np.full_like(row, np.inf)
-            held = self._least[s][k - s - 1] + np.float32(self._stored(s, k))
-            _relax(way, self._first[k], int(self._wide[s, k]), held)
-            way[: self._up(peak + self.overhang + lingering)] = np.inf
-            np.minimum(row, way, out=row)
-        after = self._first_after[s]
-        self._tape_first(after, s, unit.more_bytes)
-        after[: need + self._up(unit.hold_bytes)] = np.inf
+            held = self._least[s][k - s - 1] + _COST(self._stored(s, k))
+            room = self._up(peak + self.overhang + lingering)
+            wide = int(self._wide[s, k])
+            _lower(row, self._first[k : k + 1], wide, held, [room])
+        after = self._first_after[s : s + 1]
+        need += int(self._up(unit.hold_bytes))
+        self._tape_first(after, s, unit.more_bytes, need)
         self._hold(after, row, s)
 
     def _choose_held(self, s: int) -> None:
@@ -202,14 +206,12 @@ class Optimum:
 
         One that stays takes room, and nothing is run for it.
         """
-        row, n = self._first[s], len(self.units)
+        row, n = self._first[s : s + 1], len(self.units)
         row[:] = self._least[s][n - s - 1]
         for k in self._held:
             if k > s:
-                way = np.full_like(row, np.inf)
-                before = self._least[s][k - s - 1]
-                _relax(way, self._first[k], int(self._wide[s, k]), before)
-                np.minimum(row, way, out=row)
+                before, wide = self._least[s][k - s - 1], int(self._wide[s, k])
+                _lower(row, self._first[k : k + 1], wide, before)
 
     def _keep_held(self, room: int) -> tuple[Descent, list[tuple[int, int, int]]]:
         """The states that stay, and the segments with rooms between them."""
@@ -226,18 +228,17 @@ class Optimum:
         stores = tuple(k for _, k, _ in inner)
         return Descent(0, n, stores, (), -1), [*inner, (s, n, room)]
 
-    def _tape_first(self, into: Any, s: int, nbytes: int) -> None:
+    def _tape_first(self, into: Any, s: int, nbytes: int, need: int) -> None:
         """Tape a unit in the program's own run: in memory, or into the store."""
-        rest = self._first_after[s + 1]
-        _relax(into, rest, self._up(nbytes), _FREE)
+        rest = self._first_after[s + 1 : s + 2]
+        _lower(into, rest, int(self._up(nbytes)), _FREE, [need])
         if len(self._tape_copies):
-            np.minimum(into, rest + self._tape_copies[s], out=into)
+            _lower(into, rest, 0, self._tape_copies[s], [need])
 
     def _hold(self, after: Any, held: Any, s: int) -> None:
         """Hold the state before s where that is cheaper."""
-        way = np.full_like(after, np.inf)
-        _relax(way, held, self._up(self.units[s].hold_bytes), self._copies[s])
-        np.minimum(after, way, out=after)
+        shift = int(self._up(self.units[s].hold_bytes))
+        _lower(after, held, shift, self._copies[s])
 
     def _descend(
         self, s: int, t: int, room: int, parent: int
@@ -257,9 +258,7 @@ class Optimum:
                 stores += [at] if at not in stores else []
             least = self._first[at] if first else self._least[at][t - at - 1]
             more = self._up(unit.tape_bytes if held else unit.more_bytes)
-            cost = (
-                _FREE if first else np.float32(unit.tape if at + 1 == t else unit.both)
-            )
+            cost = _FREE if first else _COST(unit.tape if at + 1 == t else unit.both)
             value = least[room] if held else after[at][room]
             left = room - more
             # The sums are the table's own, so they are compared for equality.
@@ -327,25 +326,46 @@ class Optimum:
         return -(-nbytes // self._level)
 
 
-_FREE = np.float32(0.0)
+_FREE = _COST(0.0)
 
 
-def _relax(into: Any, rest: Any, shift: int, cost: Any) -> None:
-    """Set `into[..., m]` to `rest[..., m - shift] + cost[m]` where there is one."""
-    rooms = into.shape[-1]
-    if shift < rooms:
-        by_room = cost.ndim > 0 and cost.shape[-1] == rooms
-        part = cost[..., shift:] if by_room else cost
-        into[..., shift:] = rest[..., : rooms - shift] + part
+def _lower(
+    costs: Any, rest: Any, shift: int, more: Any, needs: Sequence[int] = ()
+) -> None:
+    """Lower `costs[r, m]` to `rest[r, m - shift] + more[r, m]` where m is enough.
+
+    Args:
+        costs: By row and room; infinite where nothing is known yet.
+        rest: Costs with what is left of a room.
+        shift: What is taken of it.
+        more: A cost, one for each row or one for each room.
+        needs: For each row, the smallest room that is enough.
+    """
+    size = costs.shape[-1]
+    if shift < size:
+        by_room = more.ndim == 1
+        way = rest[:, : size - shift] + (more[shift:] if by_room else more)
+        for row, need in enumerate(needs):
+            if need > shift:
+                way[row, : need - shift] = np.inf
+        np.minimum(costs[:, shift:], way, out=costs[:, shift:])
+
+
+def most_units(nbytes: int, most: int) -> int:
+    """Of how many units, up to some, there is room for a table of the fewest levels."""
+    for count in range(most, 0, -1):
+        if _levels(count, 0, nbytes - _UNIT * count) >= _FEWEST_LEVELS:
+            return count
+    return 0
 
 
 def _levels(count: int, budget: int, table: int) -> int:
     """Levels of the table that there is room for."""
     nbytes = max(_LEAST_BYTES, min(_MOST_BYTES, budget // _TABLE_SHARE))
-    nbytes = min(nbytes, table)
-    # Half of the pairs, and what one unit's row is worked out in.
-    rows = count * (count + 1) // 2 + 4 * count
-    return nbytes // (_COST.itemsize * max(1, rows))
+    nbytes = min(nbytes, table) - _BUFFERS - _PAIR * count**2
+    # Half of the pairs, and three rows of all units beside them.
+    rows = count * (count + 1) // 2 + 3 * count
+    return nbytes // (np.dtype(_COST).itemsize * max(1, rows))
 
 
 def _choose_level(

@@ -8,18 +8,18 @@ it has left snapshots, and which of them stay is the dynamic programme's choice,
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from math import ceil, isqrt
+from math import ceil
 from sys import maxsize
 
 from retape.engines.eager._limits import SMALL_BUDGET, Limits
-from retape.engines.eager._record_bytes import analysis_bytes
+from retape.engines.eager._record_bytes import analysis_bytes, deep_bytes
 from retape.engines.eager.analysis._columns import Columns, Rerun
 from retape.engines.eager.analysis._measured import cut_run, widths_of
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.plan._book import UNITS
-from retape.engines.eager.plan._dynamic_programme import Optimum
+from retape.engines.eager.plan._dynamic_programme import Optimum, most_units
 from retape.engines.eager.plan._program import FEWEST_ENTRIES
 from retape.engines.eager.plan._way_back import (
     UnitSchedule,
@@ -37,8 +37,6 @@ _RUN_AGAIN = (
     "What was let go did not fit at once, so it is run again by the schedule of least "
     "cost for it (Rule 6)."
 )
-# The table has 64 levels of four bytes for half of all pairs of units, at least.
-_PAIR_BYTES = 128
 
 
 class PlannedSweep(Sweep):
@@ -289,7 +287,7 @@ def plan_rest(run: Run, position: int, memory: int) -> UnitSchedule | None:
     free = int(trace.memory - trace.counter.live)
     waiting = Columns.of(trace).waiting_at(position)
     table = _room_for_table(run, memory, free - waiting)
-    most = min(UNITS, isqrt(table // _PAIR_BYTES))
+    most = most_units(table, UNITS)
     if most <= len(snapshots):
         return None
     cuts = [c for c in cut_run(trace, uses, most, [*snapshots, end]) if c <= end]
@@ -297,12 +295,13 @@ def plan_rest(run: Run, position: int, memory: int) -> UnitSchedule | None:
     units = UnitSizes(run, uses, step_costs(trace)).units(cuts, states)
     ours = set[int]().union(*(each.slots for each in trace.snapshots))
     room = free + uses.nbytes(ours - trace.tail.steps.keys())
+    widths = widths_of(states, trace.nbytes)
     best = Optimum(
         units,
-        widths_of(states, trace.nbytes),
+        widths,
         max(0, room),
         FEWEST_ENTRIES,
-        table=table,
+        table=table - deep_bytes(units, states),
         held=[cuts.index(each) for each in snapshots],
     )
     if best.cost == float("inf"):
@@ -317,13 +316,13 @@ def plan_rest(run: Run, position: int, memory: int) -> UnitSchedule | None:
 
 
 def _room_for_table(run: Run, memory: int, free: int) -> int:
-    """The bytes of the host that are left for the plan's table.
+    """The bytes of the host that are left for a plan's units and their table.
 
-    Nothing is run again yet, so it may take what that will, and what is left of the
+    Nothing is run again yet, so they may take what that will, and what is left of the
     megabyte that tensors and the record may take in any budget.
     """
     if not run.trace.on_host:
         return SMALL_BUDGET
     record = run.tally.record
-    taken = memory + (0 if record is None else record.bare)
-    return max(0, free) + analysis_bytes(run) + max(0, SMALL_BUDGET - taken)
+    taken = memory + analysis_bytes(run) + (0 if record is None else record.bare)
+    return max(0, free) + max(0, SMALL_BUDGET - taken)
