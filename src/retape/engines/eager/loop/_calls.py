@@ -98,9 +98,9 @@ class Calls:
         self._random = [(each, each.get_state()) for each in present_generators()]
         self._draws = False
         self._at_most = 0  # bytes that snapshots hold: a bound
-        # The state of the generator, which is read again at the end to be compared.
-        states = sum(state.nbytes for _, state in self._random)
-        self.state_bytes = 2 * states + BACKWARD_NUMBERS
+        # Of generators, and read again at the end to be compared.
+        states = 2 * sum(state.nbytes for _, state in self._random)
+        self.state_bytes = self._most_states = states + BACKWARD_NUMBERS
         self.first_read: dict[int, int] = {}
 
     # -- what the recorder does -------------------------------------------------
@@ -323,7 +323,9 @@ class Calls:
         if self.memory is None:
             return
         widest = self.widest(0, len(self.calls))
-        least = self.sum_bytes() + self.state_bytes + _FEWEST * widest + self.one_call()
+        # In a small run the states that are compared at its end take most.
+        least = self.sum_bytes() + self._most_states
+        least += _FEWEST * widest + self.one_call()
         if self.memory < least:
             raise BudgetError(
                 f"`memory={self.memory}` bytes are too few for this run of "
@@ -359,6 +361,11 @@ class Calls:
                 "random numbers were drawn by a function that "
                 "`recompute(mode='loop')` does not know to be random. Leave `mode` out."
             )
+        # Nothing is compared any more. After a draw the backward puts one back.
+        self._most_states = self.state_bytes
+        copies = 1 if self._draws else 2
+        self.state_bytes -= copies * sum(state.nbytes for _, state in self._random)
+        self._random.clear()
 
 
 # References to a tensor that nobody but the record holds, at the place of the count:
