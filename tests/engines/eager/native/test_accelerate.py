@@ -57,6 +57,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "lstm_cells": {"memory": 24_000},
     "in_place_on_a_loop_state": {"snapshots": 4, "stage": 30},
     "many_distributions": {"snapshots": 4, "stage": 30},
+    "reshaped_in_place": {"snapshots": 1, "stage": 30},
     "additive_chain_that_saves_nothing": {"memory": 30_000, "mode": "loop"},
 }
 

@@ -248,4 +248,4 @@ def test_what_waits_makes_nothing() -> None:
     assert waits
     for name in waits:
         func = getattr(torch.ops._c10d_functional, name.split("::")[1]).default
-        assert traits_of(func).view, name
+        assert traits_of(func).aside, name

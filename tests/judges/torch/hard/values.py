@@ -1,5 +1,6 @@
 """Values: views, writes, random numbers, and branches that they decide."""
 
+import copy
 import random
 
 import torch
@@ -52,6 +53,19 @@ def in_place_on_a_loop_state(w: Tensor) -> Tensor:
         state[:, ::2] *= 0.9
         total = total + state.sin().sum()
     return total
+
+
+@of(8, 8)
+def reshaped_in_place(w: Tensor) -> Tensor:
+    """A new shape is counted as a write, and so is a new window on a storage."""
+    h = torch.ones(8) @ w
+    for _ in range(10):
+        h = torch.tanh(h @ w)
+        seen = h.detach() * 1
+        seen.unsqueeze_(0).t_().squeeze_(1)
+        copied, window = copy.deepcopy(seen), torch.empty(0).set_(seen)
+        h = h * 2 + copied.sin() + window + seen.cos()
+    return h.square().sum()
 
 
 @of(8, 12)

@@ -18,7 +18,10 @@ from retape.engines.eager.api._recompute import Recomputation, is_recording
 from retape.engines.eager.keep._offload import Store, as_store
 from retape.engines.eager.plan._from_schedule import PlannedFunctions, descents_of
 from retape.engines.eager.plan._planned_backward import PlannedSweep
-from retape.engines.eager.record._dispatch_mode import active_recorder
+from retape.engines.eager.record._dispatch_mode import (
+    active_recorder,
+    paused_recording,
+)
 from retape.plan._base import Plan
 from retape.plan._support import CHAIN, check_plan
 from retape.schedule._action import Action
@@ -151,7 +154,8 @@ def _by_plan(
         run = recorder.run
         functions = PlannedFunctions(run, descents)
         for k, function in enumerate(chain):
-            functions.come_to(k)
+            with paused_recording():  # what it puts away is no part of the program
+                functions.come_to(k)
             input = function(input)
         functions.leave_unit()
     if isinstance(run.sweep, PlannedSweep):  # else nothing of it is to be reversed

@@ -162,9 +162,9 @@ struct Names {
 // `X(class, attribute)`: where an attribute lies in an instance.
 #define RETAPE_SLOTS(X)                                                            \
   X(Buffer, owner) X(Buffer, slot) X(Buffer, nbytes) X(Buffer, counter)            \
-  X(Buffer, uninitialised) X(Buffer, older) X(Counter, live) X(Counter, peak)      \
-  X(ForeignView, geometry) X(ForeignView, known) X(Handle, run) X(Handle, slot)    \
-  X(Handle, geometry) X(Handle, number)                                            \
+  X(Buffer, uninitialised) X(Buffer, older) X(Buffer, version) X(Counter, live)    \
+  X(Counter, peak) X(ForeignView, geometry) X(ForeignView, known) X(Handle, run)   \
+  X(Handle, slot) X(Handle, geometry) X(Handle, number)                            \
   X(Holdings, counts) X(Holdings, storages) X(Run, alive) X(Run, living)           \
   X(Run, lock) X(Run, recording) X(Run, slot_handles) X(Run, stages)               \
   X(Run, trace) X(Snapshot, position) X(RecomputedValues, high)                    \

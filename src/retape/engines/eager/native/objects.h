@@ -46,10 +46,15 @@ inline void destroy_buffer(PyObject* self) {
   free_instance(self);
 }
 
+// The writes that PyTorch has counted.
+inline int64_t writes_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : tensor._version();
+}
+
 // A buffer for a storage without one, counted as alive.
 inline void hang_buffer(
-    PyObject* storage, const Ref& owner, const Ref& counter, Ref slot, Ref bytes,
-    bool uninitialised = false) {
+    const at::Tensor& tensor, PyObject* storage, const Ref& owner, const Ref& counter,
+    Ref slot, Ref bytes, bool uninitialised = false) {
   const Ref buffer(new_instance(layout->buffer_type));
   layout->Counter_live.add(counter.get(), as_int(bytes.get()));
   layout->Buffer_nbytes.set(buffer.get(), std::move(bytes));
@@ -58,6 +63,7 @@ inline void hang_buffer(
   layout->Buffer_uninitialised.set(buffer.get(), Ref(PyBool_FromLong(uninitialised)));
   layout->Buffer_older.set(buffer.get(), layout->empty_tuple);
   layout->Buffer_counter.set(buffer.get(), counter);
+  layout->Buffer_version.set(buffer.get(), number(writes_of(tensor)));
   check(PyObject_SetAttr(storage, names->_retape, buffer.get()));
 }
 
@@ -87,7 +93,7 @@ inline void hold_computed(
     const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
     if (any_buffer_on(storage.get()) == nullptr)
       hang_buffer(
-          storage.get(), owner, counter, Ref::borrowed(slot),
+          tensor, storage.get(), owner, counter, Ref::borrowed(slot),
           number(static_cast<int64_t>(tensor.storage().nbytes())));
     hold(holdings, slot, storage.get());
   }

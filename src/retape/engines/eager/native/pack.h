@@ -56,6 +56,7 @@ inline Ref pack(Session& session, PyObject* wrapped) {
   if (buffer == nullptr) buffer = session.adopt(tensor, storage.get());
   if (layout->Buffer_uninitialised(buffer) != Py_False) return slowly();
   const Ref slot = Ref::borrowed(layout->Buffer_slot(buffer));
+  if (session.written_unseen(buffer, tensor)) return slowly();
   if (session.of_earlier_section(as_int(slot.get()))) return slowly();
   if (item(session.producer.get(), as_int(slot.get())) < 0) {
     PyObject* note = lookup(session.notes.get(), slot.get());

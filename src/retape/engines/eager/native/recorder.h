@@ -53,7 +53,8 @@ inline bool find_reads(
         !session.fills(call.info, place.argument, buffer))
       return false;
     const int64_t slot = as_int(layout->Buffer_slot(buffer));
-    if (session.of_earlier_section(slot)) return false;
+    if (session.of_earlier_section(slot) || session.written_unseen(buffer, tensor))
+      return false;
     call.reads.push_back(slot);
     call.storages.push_back(std::move(storage));
     call.small = call.small && tensor.is_cpu() && tensor.numel() <= SMALL;
@@ -120,6 +121,9 @@ inline Ref after_writes(Session& session, const Call& call, int64_t step) {
         session.new_slot(step, bytes, PyList_GET_ITEM(session.roots.get(), old));
     const Ref first = session.index(old), second = session.index(made);
     layout->Buffer_slot.set(buffer.get(), second);
+    const int64_t counted = writes_of(tensor) + (at::GradMode::is_enabled() ? 1 : 2);
+    const int64_t known = as_int(layout->Buffer_version(buffer.get()));
+    layout->Buffer_version.set(buffer.get(), number(std::max(known, counted)));
     PyTuple_SET_ITEM(writes.get(), k++, PyTuple_Pack(2, first.get(), second.get()));
   }
   return writes;
@@ -236,7 +240,7 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   const bool backward = torch::autograd::get_current_graph_task_id() != -1 &&
       !c10::GradMode::is_enabled();
-  if (backward || session->paused(session->recorder) == Py_True ||
+  if (!info.plain || backward || session->paused(session->recorder) == Py_True ||
       layout->Trace_opaque(session->trace.get()) == Py_True)
     return original->dispatch(op, stack);
   session->scratch.clear();
@@ -252,11 +256,9 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const auto found = session->known.find(call.key);
     if (ordinary && found != session->known.end()) call.known = &found->second;
     const bool draws_unseen = info.random && call.reads.empty();  // on which device?
-    if (call.known != nullptr && info.plain && !draws_unseen)
-      return record(*session, call, op, stack);
+    if (call.known != nullptr && !draws_unseen) return record(*session, call, op, stack);
   }
-  if (call.known != nullptr) return original->dispatch(op, stack);
-  record_slowly(*session, call, ordinary, op, stack);
+  record_slowly(*session, call, ordinary && call.known == nullptr, op, stack);
 }
 
 }  // namespace retape

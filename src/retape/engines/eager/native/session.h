@@ -73,6 +73,11 @@ class Session {
     return layout->Buffer_owner(buffer) == owner.get() ? buffer : nullptr;
   }
 
+  // Whether somebody wrote into a storage without an operator that is recorded.
+  bool written_unseen(PyObject* buffer, const at::Tensor& tensor) const {
+    return writes_of(tensor) > as_int(layout->Buffer_version(buffer));
+  }
+
   // Whether a slot was made before the section that is recorded now.
   bool of_earlier_section(int64_t slot) const {
     const int64_t made = item(producer.get(), slot);
@@ -144,8 +149,8 @@ inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
   const Ref chance = member(kind, "chance");
   OpInfo made{flag("view"), false, own, flag("random"), flag("uninitialised"), SIZE_MAX, {}};
   if (chance.get() != Py_None) made.chance = as_int(chance.get());
-  made.plain = !flag("label") && !flag("resizes") && !flag("scratch") && !flag("collective") &&
-      !flag("varying");
+  made.plain = !flag("aside") && !flag("resizes") && !flag("scratch") && !flag("collective") &&
+      !flag("varying") && !flag("counted");
   const Ref writes = member(kind, "writes");
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes.get()); ++k) {
     PyObject* where = PyTuple_GET_ITEM(writes.get(), k);
@@ -166,7 +171,8 @@ inline bool Session::make(
   PyObject* root = call.single && call.nbytes == bytes && call.root
       ? call.root.get() : geometry_of(tensor);
   const int64_t slot = new_slot(step, bytes, root);
-  hang_buffer(storage.get(), owner, counter, index(slot), size(bytes), info.uninitialised);
+  hang_buffer(
+      tensor, storage.get(), owner, counter, index(slot), size(bytes), info.uninitialised);
   return true;
 }
 

@@ -159,8 +159,8 @@ class Recorder(OperatorWatch):
         if self.paused:
             return self._unseen(func, args, kwargs or {})
         kind = traits_of(func)
-        if kind.label:
-            return self._labelled(func, args)
+        if kind.aside:
+            return self._aside(func, args, kwargs or {})
         if kind.view:
             return func(*args, **kwargs) if kwargs else func(*args)
         run = self.run
@@ -192,7 +192,8 @@ class Recorder(OperatorWatch):
         """The memory of a tensor is given to another library."""
         on_host = tensor.device.type == "cpu" and tensor.layout is torch.strided
         if on_host and not self.paused:
-            self.run.trace.expose(tensor.untyped_storage())
+            with paused_recording():  # a copy of ours is no operator of the program's
+                self.run.trace.expose(tensor.untyped_storage())
 
     def _control_flow(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that is given functions."""
@@ -200,10 +201,15 @@ class Recorder(OperatorWatch):
             return func(*args, **kwargs)
         return record_control_flow(self.run.trace, func, args, kwargs)
 
-    def _labelled(self, func: Any, args: Any) -> Any:
-        """Begin or end a region of a profile; one may be none of the program's."""
-        result = func(*args)
-        if args and is_sharding(args[0]):
+    def _aside(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that makes no value.
+
+        A region of a profile may be none of the program's.
+        """
+        result = func(*args, **kwargs)
+        if func.namespace == "aten":
+            self.run.trace.note_reshaped(args[0])
+        elif args and is_sharding(args[0]):
             self._regions, self.paused = 1, True
             if is_boundary(args[0]) and _graph_task() == -1:  # not in a backward
                 self.run.begin_section()

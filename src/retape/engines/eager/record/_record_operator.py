@@ -20,6 +20,7 @@ from retape.engines.eager.record._record_collective import (
 from retape.engines.eager.trace._fingerprint import clear, fingerprint_of
 from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import TAG, Buffer
+from retape.engines.eager.trace._note import writes_of
 from retape.engines.eager.trace._operator_traits import (
     PARTLY_WRITTEN,
     OperatorTraits,
@@ -48,6 +49,8 @@ def record(
             if buffer is None or buffer.owner is not owner or buffer.uninitialised:
                 _read(trace, value, position, kind, key, reads, step)
                 continue
+            if writes_of(value) > buffer.version + kind.counted:
+                trace.written_unseen(buffer, value)
             slot, made = buffer.slot, trace.producer[buffer.slot]
             if -1 < made < trace.section:
                 slot, made = trace.carry_over(buffer, value), -1
@@ -110,6 +113,8 @@ def _read(
         position not in kind.writes or trace.noted(buffer.slot).exposure is not None
     ):
         trace.look_again(buffer, value)
+    elif writes_of(value) > buffer.version + kind.counted:
+        trace.written_unseen(buffer, value)
     slot = buffer.slot
     if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
         slot = trace.carry_over(buffer, value)
@@ -172,6 +177,10 @@ def _after_writes(
 ) -> tuple[tuple[int, int], ...]:
     writes: list[tuple[int, int]] = []
     for buffer, tensor in written:
+        # Counted when the operator is left, and once more by `mark_dirty` of a custom
+        # function, inside of which gradients are off.
+        counted = writes_of(tensor) + (1 if torch.is_grad_enabled() else 2)
+        buffer.version = max(buffer.version, counted)
         old, root = buffer.slot, trace.roots[buffer.slot]
         buffer.uninitialised = False
         nbytes = tensor.untyped_storage().nbytes()
@@ -296,7 +305,7 @@ def _is_new(
             signature.root, signature.nbytes = known, nbytes
     slot = trace.new_slot(step, nbytes, known)
     buffer = Buffer(trace.owner, slot, nbytes, trace.counter)
-    buffer.uninitialised = kind.uninitialised
+    buffer.uninitialised, buffer.version = kind.uninitialised, writes_of(tensor)
     setattr(storage, TAG, buffer)
     return True
 

@@ -19,6 +19,8 @@ _AUTOGRAD = "AutogradFunctionality", "AutogradOther", "AutogradNestedTensor"
 _DEVICES = "CPU", "CUDA", "XPU", "MPS", "HPU", "PrivateUse1"
 AUTOGRAD = key_set(*_AUTOGRAD)
 """What is left out where operators have no graph, and are seen by all else."""
+NEW = key_set(*_AUTOGRAD, "ADInplaceOrView")
+"""The same, where a window is made for which no write is counted yet."""
 # A backward may run under `vmap` (`is_grads_batched`), which refuses random numbers, or
 # inside of another transform, which would take part in it.
 _ABOVE = key_set(

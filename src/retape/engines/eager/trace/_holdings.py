@@ -30,10 +30,13 @@ class Buffer:
     """The trace's note on a storage, attached to the storage itself.
 
     It dies with the storage, and that is how the bytes are counted: no registry, no
-    weak references.
+    weak references. `version` is what PyTorch's counter may show after the writes that
+    the trace has seen: a higher one means that somebody else has written.
     """
 
-    __slots__ = ("counter", "nbytes", "older", "owner", "slot", "uninitialised")
+    __slots__ = (
+        "counter", "nbytes", "older", "owner", "slot", "uninitialised", "version",
+    )  # fmt: skip
 
     def __init__(self, owner: Any, slot: int, nbytes: int, counter: Counter) -> None:
         self.owner = owner
@@ -42,6 +45,7 @@ class Buffer:
         self.counter = counter
         self.uninitialised = False
         self.older: tuple[int, ...] = ()
+        self.version = 0
         counter.live += nbytes
 
     def __del__(self) -> None:

@@ -97,6 +97,11 @@ def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
     return not any(isinstance(each, torch.nn.Parameter) for each in seen)
 
 
+def writes_of(tensor: Tensor) -> int:
+    """The writes that PyTorch has counted, -1 if it counts none."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
 def without_history(tensor: Tensor) -> Tensor:
     """The tensor, or an alias without graph that shares its version counter."""
     if tensor.grad_fn is None:
@@ -118,6 +123,17 @@ def _overwritten(known: Input) -> str:
         f"overwritten before its backward (version `{known.tensor._version}`, expected "
         f"`{known.version}`), so what was computed from it cannot be computed again. "
         "Run the backward before the optimiser's step, or read a `clone()`."
+    )
+
+
+def written_by_others(tensor: Tensor) -> str:
+    """What is said of a value that was lost since nobody knew of the write."""
+    return (
+        f"{_describe(tensor)}, which the program under `recompute` had made, was "
+        "written by another thread, or by a kernel that is no operator of PyTorch's, "
+        "while its value was needed for the backward. Write it in the program's "
+        "thread, make the kernel an operator (`torch.library.custom_op`), or write "
+        "into a new tensor."
     )
 
 

@@ -103,7 +103,9 @@ class OperatorTraits:
         lean: Its backward has no temporaries of the size of its result.
         copying: Its kernels work on copies of what it reads and makes.
         varying: The geometry of its result depends on values.
-        label: It begins or ends a region of a profile.
+        aside: It makes and writes no value: it begins or ends a region of a profile, or
+            gives its argument another geometry or memory.
+        counted: What it writes may be counted as written before it is run.
     """
 
     view: bool
@@ -117,7 +119,8 @@ class OperatorTraits:
     lean: bool
     copying: bool
     varying: bool
-    label: bool
+    aside: bool
+    counted: bool
 
 
 _table: dict[Any, OperatorTraits] = {}
@@ -159,13 +162,14 @@ def _read_schema(func: Any) -> OperatorTraits:
         )
     reshapes = torch.Tag.inplace_view in tags and name not in _RESIZERS
     reshapes = reshapes or name in collectives.WITHOUT_RESULT | _RETARGETERS
+    aside = reshapes or func.namespace == "profiler"
     writes = () if reshapes else _hidden_writes(name) or _declared_writes(schema)
     aliases = bool(schema.returns) and all(
         result.alias_info is not None for result in schema.returns
     )
     return OperatorTraits(
         # Without values, a program asks tensors for their device by an operator.
-        view=reshapes or (aliases and not writes) or name == "prim::device",
+        view=(aliases and not writes and not aside) or name == "prim::device",
         writes=writes,
         random=torch.Tag.nondeterministic_seeded in tags,
         chance=_dropout_position(schema),
@@ -179,7 +183,8 @@ def _read_schema(func: Any) -> OperatorTraits:
             {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
             & set(tags)
         ),
-        label=func.namespace == "profiler",
+        aside=aside,
+        counted=bool(writes) and func.namespace != "aten",  # by `custom_op`
     )
 
 

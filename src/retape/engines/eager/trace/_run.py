@@ -20,6 +20,7 @@ from retape.engines.eager._record_bytes import record_size
 from retape.engines.eager._wrapper_tensors import SavedWhole, save_wrapper
 from retape.engines.eager.trace._geometry import (
     AUTOGRAD,
+    NEW,
     Geometry,
     has_storage,
     proxies,
@@ -27,7 +28,7 @@ from retape.engines.eager.trace._geometry import (
     view_through,
 )
 from retape.engines.eager.trace._holdings import TAG, Tail
-from retape.engines.eager.trace._note import Input
+from retape.engines.eager.trace._note import Input, writes_of
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._step import Snapshot, places_of
 from retape.engines.eager.trace._trace import Trace
@@ -140,6 +141,8 @@ class Run:
             buffer = trace.adopt(tensor, storage)
         elif buffer.uninitialised and trace.noted(buffer.slot).exposure is not None:
             trace.look_again(buffer, tensor)
+        elif writes_of(tensor) > buffer.version:
+            trace.written_unseen(buffer, tensor)
         slot = buffer.slot
         if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
             slot = trace.carry_over(buffer, tensor)
@@ -184,7 +187,7 @@ class Run:
                 with trace.streams.at_home():
                     self.sweep.fetch(handle)
                 storage = trace.held.storages[slot]
-            with torch._C._ExcludeDispatchKeyGuard(AUTOGRAD):
+            with torch._C._ExcludeDispatchKeyGuard(NEW):
                 return trace.streams.hand_out(tensor_on(storage, handle.geometry))
 
     def dropped(self, handle: Handle) -> None:

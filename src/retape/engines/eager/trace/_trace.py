@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch import UntypedStorage as Storage
 
+from retape._errors import MutationError
 from retape.engines.eager._collectives import InFlight
 from retape.engines.eager._home_streams import HomeStreams
 from retape.engines.eager.trace._fingerprint import Exposure, fingerprint
@@ -27,11 +28,19 @@ from retape.engines.eager.trace._geometry import (
     Geometry,
     below_autograd,
     disjoint,
+    has_storage,
     refuse_proxies,
     tensor_on,
 )
 from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings, Tail
-from retape.engines.eager.trace._note import Input, Note, is_exposed, without_history
+from retape.engines.eager.trace._note import (
+    Input,
+    Note,
+    is_exposed,
+    without_history,
+    writes_of,
+    written_by_others,
+)
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
 
@@ -113,7 +122,7 @@ class Trace:
         """Make the storage of `tensor`, which no step made, a foreign slot."""
         nbytes, geometry = storage.nbytes(), self.geometries.of(tensor)
         slot = self.new_slot(-1, nbytes, geometry)
-        version = -1 if tensor.is_inference() else tensor._version
+        version = writes_of(tensor)
         known = Input(without_history(tensor), version, nbytes, storage)
         note = self.notes[slot] = Note(known)
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
@@ -124,6 +133,7 @@ class Trace:
             self._gets_gradient(note, geometry if lies_close else None)
         self.on_host = self.on_host and (tensor.is_cpu or tensor.is_meta)
         buffer = Buffer(self.owner, slot, 0, self.counter)
+        buffer.version = version
         setattr(storage, TAG, buffer)
         handed_out = storage._cdata in self.shared
         if not self.without_values and (handed_out or is_exposed(tensor, storage)):
@@ -226,6 +236,7 @@ class Trace:
         self.kept_bytes += buffer.nbytes
         self.held.hold(slot, storage)
         buffer.slot, buffer.uninitialised = slot, False
+        buffer.version = writes_of(tensor)
 
     def carry_over(self, buffer: Buffer, tensor: Tensor) -> int:
         """Hold a value of an earlier section for good; its slot in this one."""
@@ -294,6 +305,27 @@ class Trace:
         buffer = Buffer(self.owner, slot, copy.nbytes(), self.counter)
         setattr(copy, TAG, buffer)
         return copy
+
+    def note_reshaped(self, tensor: Tensor) -> None:
+        """A tensor was given another geometry, which PyTorch counts as a write."""
+        if has_storage(tensor):
+            buffer = self.buffer_on(tensor.untyped_storage())
+            if buffer is not None:
+                buffer.version = max(buffer.version, writes_of(tensor) + 1)
+
+    def written_unseen(self, buffer: Buffer, tensor: Tensor) -> None:
+        """Before a read of what somebody has written without a recorded operator.
+
+        Raises:
+            MutationError: If the value that was overwritten is held.
+        """
+        buffer.version = tensor._version
+        known = self.noted(buffer.slot).input
+        if known is not None and known.version >= 0:
+            return  # of an input, which is asked for its version in the backward
+        if buffer.slot in self.held.storages or buffer.older:
+            raise MutationError(written_by_others(tensor))
+        self.pin(buffer, tensor)
 
     def forget(self, tensor: Tensor) -> None:
         """A storage was overwritten outside the record: it is foreign from now on."""
