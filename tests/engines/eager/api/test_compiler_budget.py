@@ -154,6 +154,17 @@ def test_a_budget_that_cannot_be_held_says_what_would_do():
     assert budget.plans[0].peak == budget.plans[0].least == e.value.least
 
 
+def test_what_the_compiler_gives_up_is_an_error_where_one_graph_is_asked_for():
+    """No backend is asked then, so nothing of ours could tell."""
+    model, _ = budgeted(nn.LSTM(4, 4), 1)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="LSTM"):
+        model(torch.ones(2, 4))
+    torch._dynamo.reset()
+    budget = CompilerBudget(1, backend="aot_eager")
+    torch.compile(nn.LSTM(4, 4), backend=budget)(torch.ones(2, 4))
+    assert budget.plans == []
+
+
 def test_inference_has_no_plan():
     model, x = Sum(mlp(2)), torch.ones(5, 8)
     compiled, budget = budgeted(model, 1)
