@@ -3,6 +3,7 @@
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
 import asyncio
+import ctypes
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,23 @@ def one_process() -> Iterator[None]:
         yield
     finally:
         dist.destroy_process_group()
+
+
+def tripled(values: torch.Tensor) -> None:
+    """A kernel that is no operator, and says that it has written."""
+    for place in range(len(values)):
+        address = values.data_ptr() + 4 * place
+        ctypes.c_float.from_address(address).value *= 3
+    torch.autograd.graph.increment_version(values)
+
+
+def written(x: Any, kernel: Callable[[torch.Tensor], object]) -> Any:
+    """A value is read before and after a kernel has written into it."""
+    values = x.detach() * 2
+    for _ in range(4):
+        x = x.sin() + values
+    kernel(values)
+    return x * values
 
 
 def layer(kind: Any, x: Any) -> Any:
@@ -205,6 +223,15 @@ gives: grad(lambda x: layer(nn.LSTM, x))
 says: use cells such as `LSTMCell`
 grad(recompute(memory='1MB', mode='loop')(lambda x: layer(nn.LSTMCell, x)))
 gives: grad(lambda x: layer(nn.LSTM, x))
+
+loss = lambda x: written(x, tripled).sum()
+grad(recompute(snapshots=2, stage=1)(loss))
+says: Make the kernel an operator (`torch.library.custom_op`
+mark = torch.library.custom_op("retape_hints::tripled", mutates_args=("values",))
+operator = mark(tripled)
+loss = lambda x: written(x, operator).sum()
+grad(recompute(snapshots=2, stage=1)(loss))
+gives: grad(lambda x: written(x, tripled).sum())
 
 recomputed(lambda x: Custom(x * 2).sin())
 says: write `tensor.as_subclass(Custom)`

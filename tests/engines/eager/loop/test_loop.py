@@ -241,6 +241,39 @@ def test_what_the_program_asks_of_tensors_is_answered() -> None:
     assert w.grad is not None and torch.equal(w.grad, torch.ones(2))
 
 
+LATE: dict[str, Callable[[Tensor], object]] = {
+    "a hook": lambda h: h.register_hook(lambda g: 2 * g),
+    "its gradient": lambda h: h.retain_grad(),
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_a_hook_put_on_later_is_called_as_without_the_loop_or_refused(
+    late: str,
+) -> None:
+    """It saw a part of the gradient, and what it made of that went nowhere."""
+
+    def run(under: Any, leads_on: bool) -> tuple[Tensor, ...]:
+        w = torch.eye(4).requires_grad_()
+        with under:
+            h = torch.tanh(w @ w)
+            with torch.set_grad_enabled(leads_on):
+                last = h.sin().sum()
+            last = last + w.sum()
+        LATE[late](h)
+        (h.cos().sum() + last).backward()
+        assert w.grad is not None
+        return w.grad, h.grad if h.retains_grad else w
+
+    def loop() -> Any:
+        return recompute(mode="loop", memory="1MB")
+
+    plain = run(contextlib.nullcontext(), False)
+    assert all(map(torch.equal, run(loop(), False), plain))
+    with pytest.raises(UnsupportedError, match="of its gradient"):
+        run(loop(), True)
+
+
 def test_what_has_a_forward_derivative_is_refused() -> None:
     with forward_ad.dual_level():
         x = forward_ad.make_dual(torch.ones(2), torch.ones(2))

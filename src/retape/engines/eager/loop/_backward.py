@@ -48,7 +48,7 @@ class LoopSweep:
     """
 
     def __init__(self, calls: Calls, tally: Tally) -> None:
-        self._calls, self._tally = calls, tally
+        self.calls, self._tally = calls, tally
         self._tapes = Tapes(calls)
         self._random = RandomStates()
         self._aliases: dict[int, Tensor] = {}
@@ -68,7 +68,7 @@ class LoopSweep:
                 "transform (`is_grads_batched=True`, or `vmap` around a backward), "
                 "which its calls would be part of. Leave `mode` out."
             )
-        self._cotangents, calls = cotangents, self._calls
+        self._cotangents, calls = cotangents, self.calls
         with self._random:
             while self._position and cotangents:
                 while calls.snapshots[-1].position >= self._position:
@@ -92,16 +92,16 @@ class LoopSweep:
 
     def start(self) -> LoopSnapshot:
         """The snapshot at the first one."""
-        return self._calls.snapshots[-1]
+        return self.calls.snapshots[-1]
 
     def nbytes(self, capsule: LoopSnapshot) -> int:
         """The bytes of a snapshot."""
-        return sum(self._calls.nbytes[slot] for slot in capsule.values)
+        return sum(self.calls.nbytes[slot] for slot in capsule.values)
 
     def advance(self, capsule: LoopSnapshot, steps: int) -> tuple[LoopSnapshot, int]:
         """Run some calls, and take a snapshot of what the others read."""
-        cut, producer = capsule.position + steps, self._calls.producer
-        reads = self._calls.reads[cut : self._position]
+        cut, producer = capsule.position + steps, self.calls.producer
+        reads = self.calls.reads[cut : self._position]
         kept = {slot for each in reads for slot in each if 0 <= producer[slot] < cut}
         values = dict(capsule.values)
         with torch.no_grad():
@@ -110,7 +110,7 @@ class LoopSweep:
 
     def reverse(self, capsule: LoopSnapshot, steps: int, _: Any) -> Cotangents:
         """Run some calls with a graph, and go back through it."""
-        calls, start, cotangents = self._calls, capsule.position, self._cotangents
+        calls, start, cotangents = self.calls, capsule.position, self._cotangents
         assert cotangents is not None
         values = self._leaves(capsule)
         leaves = {slot: t for slot, t in values.items() if calls.needs[slot]}
@@ -131,7 +131,7 @@ class LoopSweep:
 
         First those snapshots are given up that a single stage spans.
         """
-        calls, length = self._calls, self.length()
+        calls, length = self.calls, self.length()
         if calls.memory is None:
             slots = (calls.most or 1) - len(calls.snapshots) + 1
             stages = -(-length // calls.stage)
@@ -164,13 +164,13 @@ class LoopSweep:
 
     def _fits(self, snapshot: int, room: float) -> bool:
         """Whether all from a snapshot on may be one stage."""
-        some = self._calls.snapshots[snapshot].position, self._position
+        some = self.calls.snapshots[snapshot].position, self._position
         taken = self._tapes.between(*some) + self._tapes.going_back(*some)
         return taken <= room
 
     def _room(self) -> float:
         """Bytes for a tape and for the snapshots that are planted."""
-        calls = self._calls
+        calls = self.calls
         assert calls.memory is not None
         return calls.memory - calls.sum_bytes() - calls.snapshot_bytes()
 
@@ -178,7 +178,7 @@ class LoopSweep:
         """See what some calls save whose functions have not been seen yet."""
         start, stop, tapes = self.start().position, self._position, self._tapes
         values = self._leaves(self.start())
-        counter = _SavedBytes([*self._calls.foreign.values(), *values.values()])
+        counter = _SavedBytes([*self.calls.foreign.values(), *values.values()])
         index = last_new = start
         with torch.enable_grad(), counter:
             while index < stop and index <= last_new + _SEEN:
@@ -194,7 +194,7 @@ class LoopSweep:
 
     def _leaves(self, snapshot: LoopSnapshot) -> dict[int, Tensor]:
         """The values of a snapshot, for a graph that begins with them."""
-        needs = self._calls.needs
+        needs = self.calls.needs
         return {
             slot: tensor.detach().requires_grad_() if needs[slot] else tensor
             for slot, tensor in snapshot.values.items()
@@ -204,7 +204,7 @@ class LoopSweep:
         """A tensor that the program brought along, as a leaf of its own."""
         alias = self._aliases.get(slot)
         if alias is None:
-            calls = self._calls
+            calls = self.calls
             tensor = calls.foreign[slot]
             if tensor._version != calls.versions[slot]:
                 raise overwritten(tensor)
@@ -219,7 +219,7 @@ class LoopSweep:
         self._tally.recomputed += last - first
         taped = torch.is_grad_enabled()
         for index in range(first, last):
-            torch._C._set_grad_enabled(taped and self._calls.calls[index].grad)
+            torch._C._set_grad_enabled(taped and self.calls.calls[index].grad)
             try:
                 self._call(index, values)
             finally:
@@ -227,11 +227,11 @@ class LoopSweep:
             self._drop(index, values, kept)
 
     def _call(self, index: int, values: dict[int, Tensor]) -> None:
-        call = self._calls.calls[index]
+        call = self.calls.calls[index]
         if call.random is not None:
             self._random.set_all(call.random)
         result = self._result(call, values)
-        slot, single = self._calls.makes[index]
+        slot, single = self.calls.makes[index]
         if single:
             values[slot] = result
         else:
@@ -257,8 +257,8 @@ class LoopSweep:
 
     def _drop(self, index: int, values: dict[int, Tensor], kept: set[int]) -> None:
         """Let go of what is read here for the last time."""
-        last = self._calls.last_read
-        for slot in self._calls.reads[index]:
+        last = self.calls.last_read
+        for slot in self.calls.reads[index]:
             if last[slot] == index and slot not in kept:
                 values.pop(slot, None)
 
@@ -354,30 +354,3 @@ class _SavedBytes(torch.autograd.graph.saved_tensors_hooks):
             # As an attribute of the storage, of which there is another one later on.
             setattr(storage, _COUNTED, self._mark)
             self.nbytes += storage.nbytes()
-
-
-class LoopNode(torch.autograd.Function):
-    """The node that stands for a whole block."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Any:
-        """Tie the tensors that leave the block to this node."""
-        ctx.sweep, ctx.slots, ctx.foreign, leaving = args[:4]
-        ctx.set_materialize_grads(False)
-        return leaving
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
-        """Cotangents of what the program brought along."""
-        if torch.is_grad_enabled():
-            raise UnsupportedError(
-                "a block under `recompute(mode='loop')` was reversed with "
-                "`create_graph=True`, but its backward has no graph. Leave `mode` out."
-            )
-        given = {
-            slot: cotangent
-            for slot, cotangent in zip(ctx.slots, cotangents, strict=True)
-            if cotangent is not None
-        }
-        found = ctx.sweep.run(given)
-        return (None, None, None, None, *(found.get(slot) for slot in ctx.foreign))

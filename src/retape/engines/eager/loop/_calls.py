@@ -303,6 +303,14 @@ class Calls:
                 snapshot.values[slot] = snapshot.values[slot].detach()
         return leaving
 
+    def leads_on(self, slot: int) -> bool:
+        """Whether a value that needs a gradient was computed from another one."""
+        first_made = [first for first, _ in self.makes]
+        return any(
+            slot in reads and self.needs[made]
+            for reads, made in zip(self.reads, first_made, strict=True)
+        )
+
     def sum_bytes(self) -> int:
         """Bytes of the cotangents of what the program brought along.
 

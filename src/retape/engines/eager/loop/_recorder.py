@@ -13,6 +13,7 @@ custom functions, gradients inside the block, autocast.
 import contextlib
 import threading
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from retape.engines.eager._torch_compile import (
     OperatorWatch,
     compiled_code_runs_eagerly,
 )
-from retape.engines.eager.loop._backward import LoopNode, LoopSweep
+from retape.engines.eager.loop._backward import LoopSweep
 from retape.engines.eager.loop._calls import Call, Calls
 from retape.engines.eager.loop._function_traits import (
     CallKind,
@@ -182,6 +183,53 @@ _loops = threading.local()
 def in_loop() -> bool:
     """Tell whether this thread notes the calls of a loop."""
     return getattr(_loops, "open", 0) > 0
+
+
+class LoopNode(torch.autograd.Function):
+    """The node that stands for a whole block."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        """Tie the tensors that leave the block to this node."""
+        ctx.sweep, ctx.slots, ctx.foreign, leaving = args[:4]
+        ctx.leaving = tuple(map(ref, leaving))
+        ctx.set_materialize_grads(False)
+        return leaving
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        """Cotangents of what the program brought along."""
+        if torch.is_grad_enabled():
+            raise UnsupportedError(
+                "a block under `recompute(mode='loop')` was reversed with "
+                "`create_graph=True`, but its backward has no graph. Leave `mode` out."
+            )
+        for slot, tensor in zip(ctx.slots, ctx.leaving, strict=True):
+            _refuse_late_hooks(ctx.sweep.calls, slot, tensor())
+        given = {
+            slot: cotangent
+            for slot, cotangent in zip(ctx.slots, cotangents, strict=True)
+            if cotangent is not None
+        }
+        found = ctx.sweep.run(given)
+        return (None, None, None, None, *(found.get(slot) for slot in ctx.foreign))
+
+
+def _refuse_late_hooks(calls: Calls, slot: int, tensor: Tensor | None) -> None:
+    """Refuse hooks on a value that others of the block were computed from.
+
+    To autograd it is one result beside theirs: it would be told of a part of its
+    gradient, and what it makes of that would not reach them.
+    """
+    if tensor is None or not (tensor._backward_hooks or tensor.retains_grad):
+        return
+    if calls.leads_on(slot):
+        raise UnsupportedError(
+            f"A hook, or `retain_grad()`, was put on a tensor of shape "
+            f"`{tuple(tensor.shape)}` from which others were computed under "
+            "`recompute(mode='loop')`; it would see no more of its gradient than what "
+            "comes from outside of the block. Leave `mode` out."
+        )
 
 
 class LoopBlock:

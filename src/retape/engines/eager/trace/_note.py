@@ -131,8 +131,8 @@ def written_by_others(tensor: Tensor) -> str:
     return (
         f"{_describe(tensor)}, which the program under `recompute` had made, was "
         "written by another thread, or by a kernel that is no operator of PyTorch's, "
-        "while its value was needed for the backward. Write it in the program's "
-        "thread, make the kernel an operator (`torch.library.custom_op`), or write "
+        "while its value was needed for the backward. Make the kernel an operator "
+        "(`torch.library.custom_op`), write in the program's own thread, or write "
         "into a new tensor."
     )
 
