@@ -31,7 +31,11 @@ from retape.engines.eager.record._record_collective import (
     record_control_flow,
     written_tensors,
 )
-from retape.engines.eager.record._record_operator import note_random_state, record
+from retape.engines.eager.record._record_operator import (
+    note_random_state,
+    note_reshaped,
+    record,
+)
 from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._note import Input
@@ -208,7 +212,7 @@ class Recorder(OperatorWatch):
         """
         result = func(*args, **kwargs)
         if func.namespace == "aten":
-            self.run.trace.note_reshaped(args[0])
+            note_reshaped(self.run.trace, args[0])
         elif args and is_sharding(args[0]):
             self._regions, self.paused = 1, True
             if is_boundary(args[0]) and _graph_task() == -1:  # not in a backward

@@ -194,6 +194,13 @@ def _after_writes(
     return tuple(writes)
 
 
+def note_reshaped(trace: Trace, tensor: Tensor) -> None:
+    """A tensor was given another geometry or memory: PyTorch counts that as a write."""
+    buffer = has_storage(tensor) and trace.buffer_on(tensor.untyped_storage())
+    if buffer:
+        buffer.version = max(buffer.version, writes_of(tensor) + 1)
+
+
 def _resized(trace: Trace, buffer: Buffer, nbytes: int) -> None:
     if buffer.nbytes:
         trace.counter.live += nbytes - buffer.nbytes

@@ -28,7 +28,6 @@ from retape.engines.eager.trace._geometry import (
     Geometry,
     below_autograd,
     disjoint,
-    has_storage,
     refuse_proxies,
     tensor_on,
 )
@@ -305,13 +304,6 @@ class Trace:
         buffer = Buffer(self.owner, slot, copy.nbytes(), self.counter)
         setattr(copy, TAG, buffer)
         return copy
-
-    def note_reshaped(self, tensor: Tensor) -> None:
-        """A tensor was given another geometry, which PyTorch counts as a write."""
-        if has_storage(tensor):
-            buffer = self.buffer_on(tensor.untyped_storage())
-            if buffer is not None:
-                buffer.version = max(buffer.version, writes_of(tensor) + 1)
 
     def written_unseen(self, buffer: Buffer, tensor: Tensor) -> None:
         """Before a read of what somebody has written without a recorded operator.
