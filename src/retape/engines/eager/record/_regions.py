@@ -3,15 +3,16 @@
 A region that is to be run again is let go as soon as it ends, whatever there is room
 for: a snapshot is put where it begins and another one where it ends. One that is to be
 saved is held until the backward is over. Inside of a region another one may say
-otherwise: what is saved in it stays.
+otherwise: what is saved in it stays, what is run again in it is let go. One that says
+the same is a part of the region around it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from threading import local
 from typing import Any
 
@@ -134,7 +135,7 @@ def region(name: str) -> Iterator[None]:
         return
     run = recorder.run
     path = "/".join([*run.inside, name])
-    decided = run.names.decide(path) if run.names is not None else ""
+    decided = "" if run.names is None else _otherwise(run.names, run.inside, name)
     number = len(run.handle_steps)
     if decided == "again":
         snapshot_here(run)
@@ -153,19 +154,40 @@ def region(name: str) -> Iterator[None]:
         snapshot_here(run)
 
 
+def _otherwise(names: RegionNames, inside: Sequence[str], name: str) -> str:
+    """What becomes of a region, if that is not what becomes of those around it."""
+    paths = accumulate([*inside, name], "{}/{}".format)
+    decided = [names.decide(path) for path in paths]
+    around = next(filter(None, reversed(decided[:-1])), "")
+    return "" if decided[-1] == around else decided[-1]
+
+
 def _pin(run: Run, number: int, begin: int) -> int:
     """Keep what was saved since a region began, but for what was overwritten in it.
+
+    Nor is kept what was saved in a region inside that is to be run again.
 
     Returns:
         The bytes of what is not there any more.
     """
     trace, missing = run.trace, 0
     overwritten = {old for step in trace.steps[begin:] for old, _ in step.writes}
-    slots = dict.fromkeys(map(run.slot_of, range(number, len(run.handle_steps))))
-    for slot in slots:
+    inner = [each for each in run.tally.regions if each.first >= begin]
+    let_go = {
+        step
+        for each in inner
+        if run.names is not None and run.names.decide(each.name) == "again"
+        for step in range(each.first, each.stop)
+    }
+    saved_at = {
+        run.slot_of(each): run.handle_steps[each]
+        for each in range(number, len(run.handle_steps))
+    }
+    for slot, step in saved_at.items():
+        made = trace.producer[slot]  # what is saved as a result is saved a step later
         if slot in trace.held.storages:
             trace.pin_slot(slot, trace.held.storages[slot])
-        elif trace.producer[slot] >= 0 and slot not in overwritten:
+        elif made >= 0 and slot not in overwritten and not let_go & {step, made}:
             missing += trace.nbytes[slot]
     return missing
 
