@@ -44,7 +44,9 @@ class CompilerBudget:
     forward saves and what the backward runs again. The budget is for all that the
     compiled forward and backward hold at once beyond inputs and parameters: what is
     saved, what they work on, results and gradients. Values are those of the compiled
-    model without a budget. More memory never holds less or runs more again.
+    model without a budget: to the bit with `"aot_eager"`, up to rounding with
+    `"inductor"`, which fuses other operators then. More memory never holds less or runs
+    more again.
 
     Args:
         memory: Bytes, or text such as `"2GB"`.

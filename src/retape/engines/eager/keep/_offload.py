@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import UntypedStorage as Storage
 
+from retape._errors import SnapshotError
 from retape.engines.eager.keep._copies import Event, HostCopies
 from retape.engines.eager.trace._geometry import below_autograd, storage_refcount
 from retape.engines.eager.trace._holdings import TAG, Buffer
@@ -75,10 +76,23 @@ class Vault:
         return away
 
     def get(self, away: Away) -> Storage:
-        """A new storage with the bytes that were put away."""
+        """A new storage with the bytes that were put away.
+
+        Raises:
+            SnapshotError: If the store has them no more.
+        """
         while any(each is away for each, _, _ in self._leaving):
             self._write_oldest()
-        value = self._store.get(away.place)
+        try:
+            value = self._store.get(away.place)
+        except SnapshotError as error:
+            # What a store advises is for runs that can be resumed.
+            what = str(error).partition(". ")[0]
+            self.leave()  # PyTorch holds the graph until another backward has run
+            raise SnapshotError(
+                f"{what}. It was put away by `recompute(store=)`, and this backward "
+                "cannot go on without it: run the forward once more."
+            ) from None
         with below_autograd():
             content = torch.from_numpy(value) if self.as_arrays else value
             return self._copies.to_device(content, away.device)
@@ -94,7 +108,8 @@ class Vault:
             if entry[0] is away:
                 self._leaving.remove(entry)
                 return
-        self._store.drop(away.place)
+        if self._open:
+            self._store.drop(away.place)
 
     def next_snapshot(self) -> None:
         """Wait for the copies of all snapshots but the last."""
