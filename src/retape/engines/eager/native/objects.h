@@ -51,6 +51,12 @@ inline int64_t writes_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : tensor._version();
 }
 
+// Account for writes that PyTorch is about to count.
+inline void count_writes(PyObject* buffer, const at::Tensor& tensor, int64_t more) {
+  const int64_t known = layout->Buffer_version.as_number(buffer);
+  layout->Buffer_version.set(buffer, number(std::max(known, writes_of(tensor) + more)));
+}
+
 // A buffer for a storage without one, counted as alive.
 inline void hang_buffer(
     const at::Tensor& tensor, PyObject* storage, const Ref& owner, const Ref& counter,

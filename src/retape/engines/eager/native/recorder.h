@@ -121,9 +121,7 @@ inline Ref after_writes(Session& session, const Call& call, int64_t step) {
         session.new_slot(step, bytes, PyList_GET_ITEM(session.roots.get(), old));
     const Ref first = session.index(old), second = session.index(made);
     layout->Buffer_slot.set(buffer.get(), second);
-    const int64_t counted = writes_of(tensor) + (at::GradMode::is_enabled() ? 1 : 2);
-    const int64_t known = as_int(layout->Buffer_version(buffer.get()));
-    layout->Buffer_version.set(buffer.get(), number(std::max(known, counted)));
+    count_writes(buffer.get(), tensor, at::GradMode::is_enabled() ? 1 : 2);
     PyTuple_SET_ITEM(writes.get(), k++, PyTuple_Pack(2, first.get(), second.get()));
   }
   return writes;
@@ -207,9 +205,16 @@ inline void record_slowly(
   Known known{signature, member(signature, "single").get() == Py_True,
               as_int(member(signature, "nbytes").get()), member(signature, "root"),
               made.outputs};
-  if (known.root.get() == Py_None) known.root = Ref();
   layout->Signature_native.set(signature.get(), capsule(new Template(std::move(made)), TEMPLATE));
   session.known.insert_or_assign(key, std::move(known));
+}
+
+// A tensor was given another geometry in place, which PyTorch counts as a write.
+inline void note_reshaped(const Session& session, const at::Tensor& tensor) {
+  if (!plain_tensor(tensor)) return;
+  const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+  PyObject* buffer = session.buffer_on(storage.get());
+  if (buffer != nullptr) count_writes(buffer, tensor, 1);
 }
 
 // Whether a tensor of a call is a wrapper, whose class has a say in what happens.
@@ -234,9 +239,13 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (wraps(arguments)) return original->dispatch(op, stack);
   const OpInfo& info = session->info(op);
   if (info.view) {
-    const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
-    const pybind11::gil_scoped_release nogil;
-    return op.callBoxed(stack);
+    {
+      const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
+      const pybind11::gil_scoped_release nogil;
+      op.callBoxed(stack);
+    }
+    if (info.reshapes) note_reshaped(*session, stack->back().toTensor());
+    return;
   }
   const bool backward = torch::autograd::get_current_graph_task_id() != -1 &&
       !c10::GradMode::is_enabled();

@@ -7,7 +7,7 @@
 namespace retape {
 
 struct OpInfo {
-  bool view, plain, own, random, uninitialised;  // `own`: PyTorch's own operator
+  bool view, reshapes, plain, own, random, uninitialised;  // `own`: PyTorch's own operator
   size_t chance;  // argument: where that is zero, nothing is drawn
   std::vector<int> writes;
 };
@@ -147,7 +147,9 @@ inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
   };
   const bool own = op.schema().name().rfind("aten::", 0) == 0;
   const Ref chance = member(kind, "chance");
-  OpInfo made{flag("view"), false, own, flag("random"), flag("uninitialised"), SIZE_MAX, {}};
+  const bool reshapes = own && flag("aside") && op.schema().returns().size() == 1;
+  OpInfo made{flag("view") || reshapes, reshapes, false, own, flag("random"),
+              flag("uninitialised"), SIZE_MAX, {}};
   if (chance.get() != Py_None) made.chance = as_int(chance.get());
   made.plain = !flag("aside") && !flag("resizes") && !flag("scratch") && !flag("collective") &&
       !flag("varying") && !flag("counted");
@@ -168,7 +170,7 @@ inline bool Session::make(
   if (wrapped && buffer_on(storage.get()) != nullptr) return false;
   if (tensor.is_meta()) return false;
   const auto bytes = static_cast<int64_t>(impl->nbytes());
-  PyObject* root = call.single && call.nbytes == bytes && call.root
+  PyObject* root = call.single && call.nbytes == bytes && call.root.get() != Py_None
       ? call.root.get() : geometry_of(tensor);
   const int64_t slot = new_slot(step, bytes, root);
   hang_buffer(

@@ -27,12 +27,9 @@ inline Ref unchanged(PyObject* known) {
   const at::Storage& had = THPStorage_Unpack(PyTuple_GET_ITEM(known, 3));
   if (had.unsafeGetStorageImpl() != tensor.storage().unsafeGetStorageImpl())
     return Ref();
-  if (version >= 0) {
-    const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
-    const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
-    if (counter.current_version() != version || bytes != as_int(PyTuple_GET_ITEM(known, 2)))
-      return Ref();
-  }
+  const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+  const int64_t expected = as_int(PyTuple_GET_ITEM(known, 2));
+  if (version >= 0 && (tensor._version() != version || bytes != expected)) return Ref();
   return Ref::borrowed(wrapped);
 }
 
