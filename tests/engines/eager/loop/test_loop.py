@@ -274,6 +274,48 @@ def test_a_hook_put_on_later_is_called_as_without_the_loop_or_refused(
         run(loop(), True)
 
 
+# What has no gradient, made of what has one.
+WITHOUT: dict[str, Callable[[Tensor], Any]] = {
+    "detach": lambda h: h.detach(),
+    "data": lambda h: h.data,
+    "zeros_like": torch.zeros_like,
+    "rand_like": torch.rand_like,
+    "full_like": lambda h: torch.full_like(h, 2.0),
+    "new_ones": lambda h: h.new_ones(h.shape),
+    "no_grad": torch.no_grad()(lambda h: h * 2),
+}
+# They have no derivative.
+UNDERIVED: dict[str, Callable[[Tensor], Any]] = {
+    "unique": lambda d: torch.unique(d.round(), return_counts=True)[0].sum(),
+    "histc": lambda d: torch.histc(d, 4).sum(),
+    "heaviside": lambda d: torch.heaviside(d, d).mean(),
+    "nextafter": lambda d: torch.nextafter(d, d + 1).sum(),
+}
+
+
+@pytest.mark.parametrize("cut", WITHOUT)
+@pytest.mark.parametrize("underived", UNDERIVED)
+@pytest.mark.parametrize("limits", [{"snapshots": 2, "stage": 2}, {"memory": "90kB"}])
+def test_what_has_no_derivative_may_be_given_what_has_no_gradient(
+    cut: str, underived: str, limits: dict[str, Any]
+) -> None:
+    w, x = torch.linspace(-1, 1, 64).view(8, 8).requires_grad_(), torch.ones(4, 8)
+    found, asked = [], []
+    for under in (contextlib.nullcontext(), recompute(mode="loop", **limits)):
+        torch.manual_seed(0)
+        with under:
+            h = x
+            for _ in range(6):
+                h = (h @ w).tanh()
+                d = WITHOUT[cut](h)
+                asked.append(d.requires_grad)
+                made = UNDERIVED[underived](d)
+                h = h + 0.01 * made + 0.01 * (d * 2).mean()
+            loss = h.sum()
+        found.append(torch.autograd.grad(loss, w)[0])
+    assert torch.equal(*found) and not any(asked)
+
+
 def test_what_has_a_forward_derivative_is_refused() -> None:
     with forward_ad.dual_level():
         x = forward_ad.make_dual(torch.ones(2), torch.ones(2))

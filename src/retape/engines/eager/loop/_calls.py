@@ -23,6 +23,7 @@ from torch.autograd.graph import get_gradient_edge
 from retape._errors import BudgetError, MutationError, UnsupportedError
 from retape.engines.eager._function_levels import inside_of_transform
 from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager.loop._function_traits import has_gradient
 from retape.engines.eager.trace._random_state import Drawn, Draws, present_generators
 from retape.schedule import OnlineBinomial
 from retape.schedule._in_use import running_sums
@@ -160,6 +161,7 @@ class Calls:
             )
         index = len(self.calls)
         needs = call.grad and any(map(self.needs.__getitem__, reads))
+        needs = needs and has_gradient(call.function)
         self.makes.append((len(self.producer), single))
         for tensor in results:
             floating = needs and (tensor.is_floating_point() or tensor.is_complex())

@@ -95,6 +95,26 @@ _BY_GRADIENT = frozenset(
 )  # fmt: skip
 
 
+# What they make has no gradient, whatever they are given. Taken for one that has, a
+# value goes on to functions that have no derivative, `torch.unique` say.
+_WITHOUT_GRADIENT = frozenset(
+    {
+        "asarray", "data", "detach", "detach_copy", "full_like", "new_full", "new_ones",
+        "new_tensor", "new_zeros", "ones_like", "rand_like", "randint_like",
+        "randn_like", "tensor", "zeros_like",
+    }
+)  # fmt: skip
+
+
+@functools.cache
+def has_gradient(function: Any) -> bool:
+    """False of functions whose results never lead back to what they are given."""
+    name = getattr(function, "__name__", "")
+    if name == "__get__":
+        name = getattr(function.__self__, "__name__", "")
+    return name not in _WITHOUT_GRADIENT
+
+
 # Each runs many operators as one call, which can only be reversed whole: an LSTM of
 # four layers took 338 kB in a budget of 162 (PyTorch 2.13, 2026-11-26).
 _FUSED = frozenset(
