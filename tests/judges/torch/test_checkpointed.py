@@ -195,6 +195,24 @@ def test_another_module_is_refused() -> None:
         module.module = nn.Linear(2, 2)
 
 
+WEIGHT_NORM = nn.utils.parametrizations.weight_norm
+
+
+def test_a_module_is_parametrized_and_no_wrapper() -> None:
+    plain, x = WEIGHT_NORM(nn.Linear(2, 2)), torch.ones(3, 2)
+    state = plain.state_dict()
+    inside = Checkpointed(nn.Linear(2, 2))
+    WEIGHT_NORM(inside.module)
+    for module in (Checkpointed(WEIGHT_NORM(nn.Linear(2, 2))), inside):
+        module.load_state_dict(state)
+        assert torch.equal(module(x), plain(x))
+        with pytest.raises(retape.PlanError, match="before it is wrapped"):
+            WEIGHT_NORM(module, "bias", dim=None)
+    with pytest.raises(retape.PlanError, match="before it is wrapped"):
+        WEIGHT_NORM(Checkpointed(nn.Linear(2, 2)))
+    assert Checkpointed(nn.Linear(2, 2)).bias.shape == (2,)
+
+
 def test_an_attribute_that_is_nowhere_is_an_error() -> None:
     module = Checkpointed(nn.Linear(2, 2))
     with pytest.raises(AttributeError, match="nowhere"):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from retape._errors import PlanError
 from retape.engines.eager.api._checkpoint import checkpoint
@@ -32,6 +33,12 @@ _PASSED_ON = (
     "state_dict", "to", "to_empty", "train", "type", "zero_grad",
 )  # fmt: skip
 
+_PARAMETRIZED = (
+    "A `Checkpointed` is no module to parametrize: what its module reads would not "
+    "change. Parametrize the module before it is wrapped, or its `module`: "
+    "`register_parametrization(checkpointed.module, ...)`."
+)
+
 
 class Checkpointed(nn.Module):
     """A module whose forward is one recomputed region.
@@ -45,8 +52,8 @@ class Checkpointed(nn.Module):
         policy: Operators whose results are kept, as for `checkpoint`.
 
     Raises:
-        PlanError: If it is given something else than a module, or is to be given
-            another one later.
+        PlanError: If it is given something else than a module, is to be given another
+            one later, or is parametrized itself.
 
     Examples:
         >>> list(Checkpointed(nn.Linear(2, 2)).state_dict())
@@ -88,6 +95,8 @@ class Checkpointed(nn.Module):
                 ": parameters and hooks are those of the first one. Wrap it anew: "
                 "`Checkpointed(other)`."
             )
+        if name == "parametrizations":
+            raise PlanError(_PARAMETRIZED)
         if self._is_own(name):
             object.__setattr__(self, name, value)
         else:
@@ -95,6 +104,8 @@ class Checkpointed(nn.Module):
 
     def __delattr__(self, name: str) -> None:
         """Delete it where it is read."""
+        if name in self._parameters and is_parametrized(self.module):
+            raise PlanError(_PARAMETRIZED)  # it would go into the class of all wrappers
         if self._is_own(name):
             object.__delattr__(self, name)
         else:
