@@ -6,6 +6,17 @@ import torch
 import retape.torch
 
 
+def test_of_two_meters_one_in_the_other_each_counts() -> None:
+    with retape.torch.MemoryMeter() as outer:
+        kept = torch.ones(100) + 1
+        with retape.torch.MemoryMeter() as inner:
+            (torch.ones(50) + 1).sum()
+    assert kept.nbytes == 400
+    assert outer.memory is not None and inner.memory is not None
+    assert inner.memory.measured_peak == 400
+    assert outer.memory.measured_peak == 800
+
+
 def test_what_is_on_cuda_is_counted_by_its_allocator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

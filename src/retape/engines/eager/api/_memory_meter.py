@@ -7,6 +7,7 @@ and rounds as it does.
 """
 
 from collections.abc import Callable
+from itertools import count
 from math import inf
 from time import perf_counter
 from types import TracebackType
@@ -22,7 +23,8 @@ from retape.engines.eager.record._dispatch_mode import active_recorder
 from retape.engines.eager.trace._holdings import Buffer, Counter
 from retape.engines.eager.trace._run import Run
 
-_MARK = "_retape_counted"
+# One name for each meter: of two, one inside of the other, each counts.
+_marks = map("_retape_counted_{}".format, count())
 
 
 class MemoryMeter(TorchDispatchMode):
@@ -51,7 +53,7 @@ class MemoryMeter(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._total = Counter()
+        self._total, self._mark = Counter(), next(_marks)
         self._allocated = _allocator()
         self._before = 0
         self._meter = Meter()
@@ -95,9 +97,9 @@ class MemoryMeter(TorchDispatchMode):
             if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
                 storage = leaf.untyped_storage()
                 told = self._allocated is not None and leaf.device.type == "cuda"
-                if not told and getattr(storage, _MARK, None) is None:
+                if not told and getattr(storage, self._mark, None) is None:
                     counted = Buffer(None, -1, storage.nbytes(), self._total)
-                    setattr(storage, _MARK, counted)
+                    setattr(storage, self._mark, counted)
         self._operators += 1
         spent = perf_counter() - self._began
         self._meter.add(Sample(self._operators, self._alive(), spent, 0))
