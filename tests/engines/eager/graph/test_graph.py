@@ -228,6 +228,59 @@ def test_what_an_operation_reads_by_itself_gets_its_gradient() -> None:
         torch.testing.assert_close(parameter.grad, each)
 
 
+def counted(buffer: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    def op(x: torch.Tensor) -> torch.Tensor:
+        buffer[:2].add_(1)
+        buffer[1:].mul_(2)
+        scratch = x.clone()
+        scratch.mul_(2)
+        return scratch * buffer.sum()
+
+    return op
+
+
+def spectral() -> torch.nn.Module:
+    return torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(3, 3))
+
+
+# A module, or a function, and the buffers that it overwrites.
+OVERWRITES: dict[str, Callable[[], tuple[Any, list[torch.Tensor]]]] = {
+    "BatchNorm1d": lambda: with_buffers(torch.nn.BatchNorm1d(3)),
+    "in evaluation": lambda: with_buffers(torch.nn.BatchNorm1d(3).eval()),
+    "without affine": lambda: with_buffers(torch.nn.BatchNorm1d(3, affine=False)),
+    "InstanceNorm1d": lambda: with_buffers(
+        torch.nn.InstanceNorm1d(4, track_running_stats=True)
+    ),
+    "spectral_norm": lambda: with_buffers(spectral()),
+    "views": lambda: (counted(buffer := torch.ones(3)), [buffer]),
+}
+
+
+def with_buffers(module: torch.nn.Module) -> tuple[Any, list[torch.Tensor]]:
+    return module, list(module.buffers())
+
+
+@pytest.mark.parametrize("name", OVERWRITES)
+def test_what_an_operation_overwrites_is_overwritten_once(name: str) -> None:
+    x = torch.linspace(-1, 1, 12).view(4, 3).requires_grad_()
+    torch.manual_seed(0)
+    module, buffers = OVERWRITES[name]()
+    middle = module(x)
+    module(middle).square().sum().backward()
+    want = [each.clone() for each in buffers]
+    torch.manual_seed(0)
+    module, buffers = OVERWRITES[name]()
+    graph = Graph()
+    leaf = graph.leaf(x.detach())
+    first = graph.apply(module, leaf)
+    root = graph.apply(lambda y: y.square().sum(), graph.apply(module, first))
+    graph.release(*graph.nodes)
+    assert torch.equal(graph.recompute(first), middle)
+    graph.release(*graph.nodes)
+    torch.testing.assert_close(graph.backward(root)[leaf], x.grad)
+    assert all(map(torch.equal, buffers, want))
+
+
 def test_what_is_released_is_not_marked() -> None:
     graph, root = chain(2)
     graph.release(*graph.nodes)

@@ -2,8 +2,9 @@
 
 A `Graph` computes as it is built. Each node keeps its value, unless it was let go by
 `Graph.release`; a node that was *marked* is a checkpoint and keeps, if asked, what it
-was computed from. Random state is saved and put back; saved inputs are tensors without
-history; a lock at each node makes it safe to call from several threads.
+was computed from. Random state, and buffers that an operation overwrites, are saved and
+put back; saved inputs are tensors without history; a lock at each node makes it safe to
+call from several threads.
 """
 
 import logging
@@ -18,14 +19,15 @@ from retape._arguments import whole
 from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.graph._node import (
+    Before,
     CheckpointOptions,
     Node,
+    as_before,
     check_in_place,
     node_name,
     recomputed,
     topological_order,
 )
-from retape.engines.eager.trace._random_state import Draws, RandomStates
 
 _log = logging.getLogger("retape.torch")
 
@@ -76,7 +78,7 @@ class Graph:
                     "in one graph."
                 )
         inputs = [recomputed(parent) for parent in parents]
-        with torch.no_grad(), compiled_code_runs_eagerly(), Draws() as draws:
+        with torch.no_grad(), compiled_code_runs_eagerly(), Before() as before:
             value = op(*inputs)
         if not isinstance(value, Tensor):
             raise PlanError(
@@ -86,10 +88,14 @@ class Graph:
         for parent in parents:
             check_in_place(parent)
         # A state is only worth its five kilobytes if the operation drew from it.
-        random = draws.drawn()
+        random = before.drawn()
+        overwritten = tuple(before.overwritten.items())
         return self._add(
-            Node(op, parents, value, 0, _random=random, _version=value._version)
-        )
+            Node(
+                op, parents, value, 0, _random=random, _version=value._version,
+                _overwritten=overwritten,
+            )
+        )  # fmt: skip
 
     def release(self, *nodes: Node) -> None:
         """Let values go; leaves keep theirs."""
@@ -349,9 +355,8 @@ def _pull(node: Node, arriving: Tensor) -> Sequence[Tensor | None]:
         t.detach().requires_grad_(t.is_floating_point() or t.is_complex())
         for t in sources
     ]
-    with torch.enable_grad(), RandomStates() as random:
-        random.set_all(node._random)
+    with torch.enable_grad(), as_before(node):
         result = op(*inputs)
-    if result.requires_grad:
-        result.backward(arriving)
+        if result.requires_grad:
+            result.backward(arriving)
     return [tensor.grad for tensor in inputs]

@@ -7,16 +7,24 @@ chain of any depth is possible; `max_recompute_depth` bounds it where wanted.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from retape._arguments import whole, word_of
 from retape._errors import MutationError, PlanError, RecomputeDepthError
-from retape.engines.eager.trace._random_state import Drawn, RandomStates
+from retape.engines.eager.trace._geometry import has_storage
+from retape.engines.eager.trace._operator_traits import (
+    nested_tensors,
+    traits_of,
+    written_tensors,
+)
+from retape.engines.eager.trace._random_state import Drawn, Draws, RandomStates
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ class Node:
     _random: Drawn = field(default=(), repr=False)
     _version: int = field(default=0, repr=False)
     _saved_versions: tuple[int, ...] = field(default=(), repr=False)
+    _overwritten: tuple[tuple[Tensor, Tensor], ...] = field(default=(), repr=False)
 
 
 def node_name(node: Node) -> str:
@@ -160,9 +169,68 @@ def _evaluate(node: Node, values: dict[int, Tensor]) -> Tensor:
     assert node.op is not None
     if node.options.verbose:
         _log.info("recompute node %d (%s)", node.index, node_name(node))
-    with torch.no_grad(), RandomStates() as random:
-        random.set_all(node._random)
+    with torch.no_grad(), as_before(node):
         return node.op(*inputs)
+
+
+class Before(Draws):
+    """Sees what an operation overwrites and has not made, such as buffers, too.
+
+    Attributes:
+        overwritten: By tensor, its value before it was overwritten first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.overwritten: dict[Tensor, Tensor] = {}
+        self._mark = object()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator, and note the values that it is about to overwrite."""
+        given = args, list((kwargs or {}).values())
+        self._note(given, made=False)
+        if isinstance(func, OpOverload):
+            for tensor in written_tensors(traits_of(func), args, kwargs or {}):
+                if has_storage(tensor) and not self._is_made(tensor):
+                    if tensor not in self.overwritten:
+                        self.overwritten[tensor] = tensor.clone()
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        self._note(result, made=True)
+        return result
+
+    def _note(self, tree: Any, made: bool) -> None:
+        for storage in (
+            t.untyped_storage() for t in nested_tensors(tree) if has_storage(t)
+        ):
+            if getattr(storage, _OF_NODE, (None, False))[0] is not self._mark:
+                setattr(storage, _OF_NODE, (self._mark, made))
+
+    def _is_made(self, tensor: Tensor) -> bool:
+        return getattr(tensor.untyped_storage(), _OF_NODE)[1]
+
+
+_OF_NODE = "_retape_of_node"
+"""Hung on a storage: by whom it was seen, and whether an operation has made it."""
+
+
+@contextmanager
+def as_before(node: Node) -> Iterator[None]:
+    """What a node draws from and overwrites is as it was before; then as it is now."""
+    present: list[tuple[Tensor, Tensor]] = []
+    with torch.no_grad():  # two may lie on one another
+        for tensor, value in reversed(node._overwritten):
+            present.append((tensor, tensor.clone()))
+            tensor.copy_(value)
+    try:
+        with RandomStates() as random:
+            random.set_all(node._random)
+            yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in reversed(present):
+                tensor.copy_(value)
 
 
 def _parent_value(parent: Node, values: dict[int, Tensor]) -> Tensor:

@@ -29,7 +29,6 @@ from retape.engines.eager.record._record_collective import (
     is_sharding,
     record_collective,
     record_control_flow,
-    written_tensors,
 )
 from retape.engines.eager.record._record_operator import (
     note_random_state,
@@ -43,6 +42,7 @@ from retape.engines.eager.trace._operator_traits import (
     METADATA,
     OperatorTraits,
     traits_of,
+    written_tensors,
 )
 from retape.engines.eager.trace._random_state import default_generator
 from retape.engines.eager.trace._run import ForeignView, Run

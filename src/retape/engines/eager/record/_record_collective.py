@@ -27,7 +27,7 @@ same in all processes, is read as what the program brought along.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from inspect import currentframe
 from itertools import islice
 from traceback import walk_stack
@@ -40,7 +40,11 @@ from retape._errors import UnsupportedError
 from retape.engines.eager._torch_compile import OperatorWatch
 from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import TAG, Buffer
-from retape.engines.eager.trace._operator_traits import OperatorTraits
+from retape.engines.eager.trace._operator_traits import (
+    OperatorTraits,
+    nested_tensors,
+    written_tensors,
+)
 from retape.engines.eager.trace._trace import Trace
 
 Tensor = torch.Tensor
@@ -236,31 +240,6 @@ def is_of_replicas(kind: OperatorTraits) -> bool:
     frames = islice(walk_stack(currentframe()), 3)
     *_, caller = (frame.f_code.co_filename for frame, _ in frames)
     return caller.endswith(_REPLICAS)
-
-
-def written_tensors(
-    kind: OperatorTraits, args: Sequence[Any], kwargs: dict[str, Any]
-) -> Iterator[Tensor]:
-    """The tensors that an operator overwrites, in lists of any depth."""
-    for where in kind.writes:
-        if isinstance(where, str):
-            yield from nested_tensors(kwargs.get(where))
-        elif where < len(args):
-            yield from nested_tensors(args[where])
-
-
-def nested_tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in a value, in lists and tuples of any depth.
-
-    Examples:
-        >>> len(list(nested_tensors([[torch.ones(1)], (torch.ones(2), None)])))
-        2
-    """
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from nested_tensors(each)
 
 
 _BOUNDARIES = "FSDP::pre_forward", "FSDP::post_forward"

@@ -13,9 +13,7 @@ from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
 from retape.engines.eager.record._measure_kernel import run_and_measure
 from retape.engines.eager.record._record_collective import (
     hold_results,
-    nested_tensors,
     record_whole,
-    written_tensors,
 )
 from retape.engines.eager.trace._fingerprint import clear, fingerprint_of
 from retape.engines.eager.trace._geometry import has_storage
@@ -24,6 +22,8 @@ from retape.engines.eager.trace._note import writes_of
 from retape.engines.eager.trace._operator_traits import (
     PARTLY_WRITTEN,
     OperatorTraits,
+    nested_tensors,
+    written_tensors,
 )
 from retape.engines.eager.trace._random_state import generator_for
 from retape.engines.eager.trace._signature import Signature, constant_key

@@ -6,6 +6,7 @@ that only rewrite a tensor's size and strides (`transpose_`, `set_`) change no s
 and count as views, because the trace describes a tensor by its storage and geometry.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,14 @@ from retape._errors import UnsupportedError
 from retape.engines.eager import _collectives as collectives
 from retape.engines.eager.trace._backward_formulas import is_lean
 
-__all__ = ["METADATA", "PARTLY_WRITTEN", "OperatorTraits", "traits_of"]
+__all__ = [
+    "METADATA",
+    "PARTLY_WRITTEN",
+    "OperatorTraits",
+    "nested_tensors",
+    "traits_of",
+    "written_tensors",
+]
 
 _HIDDEN_WRITES: dict[str, tuple[int | str, ...]] = {
     "aten::native_batch_norm": (3, 4),
@@ -207,3 +215,28 @@ def traits_of(func: Any) -> OperatorTraits:
     if kind is None:
         kind = _table[func] = _read_schema(func)
     return kind
+
+
+def written_tensors(
+    kind: OperatorTraits, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Iterator[torch.Tensor]:
+    """The tensors that an operator overwrites, in lists of any depth."""
+    for where in kind.writes:
+        if isinstance(where, str):
+            yield from nested_tensors(kwargs.get(where))
+        elif where < len(args):
+            yield from nested_tensors(args[where])
+
+
+def nested_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a value, in lists and tuples of any depth.
+
+    Examples:
+        >>> len(list(nested_tensors([[torch.ones(1)], (torch.ones(2), None)])))
+        2
+    """
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from nested_tensors(each)
