@@ -72,6 +72,21 @@ def whole(name: str, value: object, least: int | None = None) -> int:
     return made
 
 
+def truth(name: str, value: object) -> bool:
+    """A truth value: a text such as "no" would be a true one.
+
+    Raises:
+        PlanError: If it is none.
+
+    Examples:
+        >>> truth("verify", True)
+        True
+    """
+    if value is True or value is False:
+        return value
+    raise PlanError(f"`{name}={value!r}` is no truth value: `True` or `False` is one.")
+
+
 def settle(record: object, **least: int) -> None:
     """Make fields of a frozen record Python's own integers, no less than so much."""
     for name, most in least.items():

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 from torch.utils import checkpoint as pytorch
 
-from retape._arguments import word_of
+from retape._arguments import truth, word_of
 from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits, check_callable
 from retape.engines.eager._torch_compile import being_compiled
@@ -125,6 +125,7 @@ def checkpoint(
     check_callable(call, "Pass the function first, and then its arguments.")
     values = "; for a check of values pass `debug=True`"
     word_of("determinism_check", determinism_check, ("default", "none"), values)
+    truth("debug", debug)
     if policy is not None and context_fn is not None:
         raise PlanError("`policy` and `context_fn` both say what to keep; give one.")
     if being_compiled():

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from retape._arguments import whole
 from retape._errors import PlanError
 from retape.engines.eager._limits import Limits, read_bytes
 from retape.engines.eager.api._checkpoint import checkpoint
@@ -112,8 +113,7 @@ def checkpoint_sequential(
             return _call_all(chain, input)
     if plan is not None:
         return _by_plan(chain, input, plan, store)
-    assert segments is not None
-    return _by_segments(chain, input, segments)
+    return _by_segments(chain, input, whole("segments", segments))
 
 
 def _by_segments(chain: list[Callable[[Any], Any]], input: Any, segments: int) -> Any:

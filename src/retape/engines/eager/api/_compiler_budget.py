@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import fx
 
+from retape._arguments import truth
 from retape._errors import BudgetError, PlanError, RetapeError, UnsupportedError
 from retape.engines.eager._limits import read_bytes
 from retape.engines.eager.compiled._backends import BACKENDS, compile_graph, partition
@@ -88,7 +89,7 @@ class CompilerBudget:
                 f"`backend={backend!r}` has no partitioner that could be given a "
                 'budget. Pass "inductor" or "aot_eager".'
             )
-        self.backend, self.per_graph = backend, per_graph
+        self.backend, self.per_graph = backend, truth("per_graph", per_graph)
         self.plans: list[CompiledPlan] = []
 
     def __call__(

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from retape._errors import DeterminismError, GradientTypeError
 from retape._reads import closure_of, globals_of
 from retape.driver._health import LOOKS, Health, check_growth, grows
+from retape.engines.eager._limits import check_callable
 from retape.engines.eager.health._find_operator import find
 from retape.engines.eager.health._graph import largest, operators, sizes
 from retape.engines.eager.trace._random_state import present_generators
@@ -46,7 +47,7 @@ def diagnose(
 
     Raises:
         GradientTypeError: If the result is not a real number with a gradient.
-        PlanError: If `growth` is not above 1.
+        PlanError: If `growth` is not above 1, or `function` cannot be called.
         DeterminismError: If the fault is not there when `function` is called again.
 
     Examples:
@@ -59,6 +60,7 @@ def diagnose(
         ('reverse', 'SqrtBackward0', 0, 3)
     """
     check_growth(growth)
+    check_callable(function, "Pass the function that makes the loss.")
     before = _Before(function, (args, kwargs))
 
     def call() -> Tensor:

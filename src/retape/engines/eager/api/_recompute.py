@@ -9,7 +9,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 
-from retape._arguments import whole, word_of
+from retape._arguments import truth, whole, word_of
 from retape._errors import BudgetError, PlanError, UnsupportedError
 from retape._warn import warn
 from retape.engines.eager._function_levels import (
@@ -329,6 +329,7 @@ def recompute(
             "exactly one of them."
         )
     word_of("mode", mode, ("operators", "loop"))
+    truth("verify", verify)
     if mode == "loop" and (verify or policy is not None or store is not None):
         raise PlanError(
             '`verify`, `policy` and `store` are for `mode="operators"`: a call that '

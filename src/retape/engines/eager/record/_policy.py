@@ -62,7 +62,7 @@ def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
     if policy is None or isinstance(policy, RegionNames):
         return None
     if callable(policy):
-        return lambda func: saves(policy(func), func)
+        return lambda func: saves(_asked(policy, func), func)
     if isinstance(policy, str) or not isinstance(policy, Collection):
         raise PlanError(_no_policy(policy))
     kept = frozenset(policy)
@@ -70,6 +70,13 @@ def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
         if not isinstance(each, Operator):
             raise PlanError(_no_policy(each))
     return lambda func: func in kept or func.overloadpacket in kept
+
+
+def _asked(policy: Callable[[Any], Any], func: Any) -> object:
+    try:
+        return policy(func)
+    except TypeError as error:  # a function of tensors, say
+        raise PlanError(_no_policy(policy)) from error
 
 
 def saves(answer: object, func: Any) -> bool:

@@ -85,7 +85,8 @@ def names(save: Collection[str] = (), again: Collection[str] = ()) -> RegionName
         >>> handle.remove()
     """
     for word, found in (("save", save), ("again", again)):
-        if isinstance(found, str) or not all(isinstance(each, str) for each in found):
+        listed = isinstance(found, Collection) and not isinstance(found, str)
+        if not listed or not all(isinstance(each, str) for each in found):
             raise PlanError(
                 f"`{word}={found!r}` is not a list of names. Pass one, as in "
                 f'`names({word}=["attention"])`.'
@@ -214,11 +215,19 @@ def name_modules(module: nn.Module) -> _Handles:
     Returns:
         Has a `remove()`, after which they have none.
 
+    Raises:
+        PlanError: If it is no module.
+
     Examples:
         >>> import retape.torch
         >>> handle = name_modules(nn.Sequential(nn.Linear(2, 2)))
         >>> handle.remove()
     """
+    if not isinstance(module, nn.Module):
+        raise PlanError(
+            f"`{module!r}` is no module, whose parts could have names. Put `with "
+            "retape.torch.region(name)` around what a function does."
+        )
     found = (_hooks_of(part, name) for name, part in module.named_modules() if name)
     return _Handles(list(chain.from_iterable(found)))
 
