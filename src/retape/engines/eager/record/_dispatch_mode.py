@@ -35,6 +35,7 @@ from retape.engines.eager.record._record_operator import (
     note_reshaped,
     record,
 )
+from retape.engines.eager.trace._fingerprint import hand_out
 from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._note import Input
@@ -197,7 +198,7 @@ class Recorder(OperatorWatch):
         on_host = tensor.device.type == "cpu" and tensor.layout is torch.strided
         if on_host and not self.paused:
             with paused_recording():  # a copy of ours is no operator of the program's
-                self.run.trace.expose(tensor.untyped_storage())
+                hand_out(self.run.trace, tensor.untyped_storage())
 
     def _control_flow(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that is given functions."""

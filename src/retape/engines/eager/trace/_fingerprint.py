@@ -19,6 +19,7 @@ from torch import UntypedStorage as Storage
 
 from retape._errors import DeterminismError, MutationError
 from retape.engines.eager.trace._geometry import Geometry, below_autograd, tensor_on
+from retape.engines.eager.trace._holdings import Buffer
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._trace import Trace
@@ -92,6 +93,36 @@ def check_foreign(trace: "Trace", slot: int) -> None:
         return
     if fingerprint(known.tensor.untyped_storage()) != expected:
         raise MutationError(_rewritten(known.tensor))
+
+
+def watch(trace: "Trace", buffer: Buffer, tensor: torch.Tensor) -> None:
+    """Have each read of a foreign value look whether others have changed it."""
+    seen = Exposure()
+    seen.agrees(tensor.untyped_storage(), trace.geometries.of(tensor))
+    expose(trace, buffer, seen)
+
+
+def hand_out(trace: "Trace", storage: Storage) -> None:
+    """From now on others may write a storage without an operator."""
+    trace.shared.add(storage._cdata)
+    watch_shared(trace, storage)
+
+
+def watch_shared(trace: "Trace", storage: Storage) -> None:
+    """The same of a value of ours, if its memory was handed out."""
+    buffer = trace.buffer_on(storage)
+    if buffer is None or buffer.uninitialised:
+        return  # it is not known yet, or it is looked at already
+    if storage._cdata in trace.shared:
+        if buffer.slot in trace.held.storages:
+            trace.hold_copy(buffer.slot, storage)
+        expose(trace, buffer, Exposure.of_all(storage))
+
+
+def expose(trace: "Trace", buffer: Buffer, seen: "Exposure") -> None:
+    """What was seen of a value is compared with what each read finds."""
+    trace.note(buffer.slot).exposure = seen
+    trace.exposed = buffer.uninitialised = True
 
 
 def check_exposed(trace: "Trace", needed: Iterable[int]) -> None:

@@ -22,7 +22,12 @@ from torch import UntypedStorage as Storage
 from retape._errors import MutationError
 from retape.engines.eager._collectives import InFlight
 from retape.engines.eager._home_streams import HomeStreams
-from retape.engines.eager.trace._fingerprint import Exposure, fingerprint
+from retape.engines.eager.trace._fingerprint import (
+    expose,
+    fingerprint,
+    watch,
+    watch_shared,
+)
 from retape.engines.eager.trace._geometry import (
     Geometries,
     Geometry,
@@ -136,7 +141,7 @@ class Trace:
         setattr(storage, TAG, buffer)
         handed_out = storage._cdata in self.shared
         if not self.without_values and (handed_out or is_exposed(tensor, storage)):
-            self._watch(buffer, tensor)
+            watch(self, buffer, tensor)
         if self.verify and storage.device.type != "meta":
             note.checksum = fingerprint(storage)
         return buffer
@@ -166,48 +171,23 @@ class Trace:
         elif not known.agrees(storage, seen):
             delattr(storage, TAG)  # another value, and the one before is lost
             buffer.slot = self.adopt(tensor, storage).slot
-            self._watch(buffer, tensor)
+            watch(self, buffer, tensor)
             setattr(storage, TAG, buffer)
-
-    def _watch(self, buffer: Buffer, tensor: Tensor) -> None:
-        """Have each read of a foreign value look whether others have changed it."""
-        seen = Exposure()
-        seen.agrees(tensor.untyped_storage(), self.geometries.of(tensor))
-        self._expose(buffer, seen)
-
-    def _expose(self, buffer: Buffer, seen: Exposure) -> None:
-        self.note(buffer.slot).exposure = seen
-        self.exposed = buffer.uninitialised = True
 
     def after_write(self, buffer: Buffer, old: int, tensor: Tensor) -> None:
         """The program has written into a storage, which has a new slot now."""
         storage, before = tensor.untyped_storage(), self.noted(old)
         if before.exposure is not None:
             seen = self.geometries.of(tensor)
-            self._expose(buffer, before.exposure.overwritten(storage, seen))
+            expose(self, buffer, before.exposure.overwritten(storage, seen))
         elif self.shared:
-            self.look_at(storage)
+            watch_shared(self, storage)
         if before.gapped:
             self.note(buffer.slot).gapped = True
         if before.filled_as == old:
             before.filled_as = buffer.slot
             self.last_read[buffer.slot] = self.last_read[old]
             self.add_to_tail(buffer.slot, storage, self.geometries.of(tensor))
-
-    def expose(self, storage: Storage) -> None:
-        """From now on others may write a storage without an operator."""
-        self.shared.add(storage._cdata)
-        self.look_at(storage)
-
-    def look_at(self, storage: Storage) -> None:
-        """Have each read of a value look whether others have changed it."""
-        buffer = self.buffer_on(storage)
-        if buffer is None or buffer.uninitialised:
-            return  # it is not known yet, or it is looked at already
-        if storage._cdata in self.shared:
-            if buffer.slot in self.held.storages:
-                self.hold_copy(buffer.slot, storage)
-            self._expose(buffer, Exposure.of_all(storage))
 
     def pin(self, buffer: Buffer, tensor: Tensor) -> None:
         """Keep the present value of a storage for good, as a foreign slot."""
