@@ -49,8 +49,7 @@ inline Ref pack(Session& session, PyObject* wrapped) {
   const at::Tensor& tensor = THPVariable_Unpack(wrapped);
   if (!plain_tensor(tensor) || tensor._is_zerotensor()) return slowly();
   if (!on_default_stream(tensor.device())) return slowly();
-  using c10::impl::TorchDispatchModeKey;
-  if (c10::impl::TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::PROXY)) return slowly();
+  if (c10::impl::TorchDispatchModeTLS::get_mode(c10::impl::TorchDispatchModeKey::PROXY)) return slowly();
   const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
   PyObject* buffer = session.buffer_on(storage.get());
   if (buffer == nullptr) buffer = session.adopt(tensor, storage.get());

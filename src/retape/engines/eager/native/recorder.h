@@ -222,13 +222,11 @@ inline bool wraps(c10::ArrayRef<c10::IValue> arguments) {
   const auto python = [](const at::Tensor& tensor) {
     return tensor.defined() && tensor.key_set().has(c10::DispatchKey::Python);
   };
-  for (const auto& value : arguments) {
-    if (value.isTensor() && python(value.toTensor())) return true;
-    if (value.isTensorList())
-      for (const at::Tensor& tensor : value.toTensorList())
-        if (python(tensor)) return true;
-  }
-  return false;
+  return std::any_of(arguments.begin(), arguments.end(), [&](const c10::IValue& value) {
+    if (!value.isTensorList()) return value.isTensor() && python(value.toTensor());
+    const auto list = value.toTensorVector();
+    return std::any_of(list.begin(), list.end(), python);
+  });
 }
 
 inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

@@ -49,9 +49,51 @@ class Session {
     return found;
   }
 
-  Session(PyObject* trace, PyObject* run, PyObject* kind_of);
+  Session(PyObject* trace_, PyObject* run_, PyObject* kind_of_)
+      : trace(Ref::borrowed(trace_)),
+        run(Ref::borrowed(run_)),
+        owner(member(trace, "owner")),
+        counter(member(trace, "counter")),
+        geometries(member(trace, "geometries")),
+        held(member(trace, "held")),
+        notes(member(trace, "notes")),
+        tail(member(trace, "tail")),
+        steps(member(trace, "steps")),
+        producer(member(trace, "producer")),
+        nbytes(member(trace, "nbytes")),
+        last_read(member(trace, "last_read")),
+        roots(member(trace, "roots")),
+        handle_steps(member(run, "handle_steps")),
+        handle_slots(member(run, "handle_slots")),
+        alive(member(run, "alive")),
+        slot_handles(member(run, "slot_handles")),
+        kind_of(Ref::borrowed(kind_of_)) {}
 
-  const OpInfo& info(const c10::OperatorHandle& op);
+  const OpInfo& info(const c10::OperatorHandle& op) {
+    const void* which = &op.schema();
+    const auto found = operators.find(which);
+    if (found != operators.end()) return found->second;
+    const auto func = torch::detail::getTorchApiFunction(op);
+    const Ref kind = Ref::checked(PyObject_CallOneArg(kind_of.get(), func.ptr()));
+    const auto flag = [&](const char* name) {
+      return PyObject_IsTrue(member(kind, name).get()) == 1;
+    };
+    const bool own = op.schema().name().rfind("aten::", 0) == 0;
+    const Ref chance = member(kind, "chance");
+    const bool reshapes = own && flag("aside") && op.schema().returns().size() == 1;
+    OpInfo made{flag("view") || reshapes, reshapes, false, own, flag("random"),
+                flag("uninitialised"), SIZE_MAX, {}};
+    if (chance.get() != Py_None) made.chance = as_int(chance.get());
+    made.plain = !flag("aside") && !flag("resizes") && !flag("scratch") && !flag("collective") &&
+        !flag("varying") && !flag("counted");
+    const Ref writes = member(kind, "writes");
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes.get()); ++k) {
+      PyObject* where = PyTuple_GET_ITEM(writes.get(), k);
+      if (PyLong_Check(where)) made.writes.push_back(static_cast<int>(as_int(where)));
+      else made.plain = false;
+    }
+    return operators.emplace(which, std::move(made)).first->second;
+  }
 
   PyObject* geometry_of(const at::Tensor& tensor) {
     key_.clear();
@@ -108,74 +150,26 @@ class Session {
   }
 
   // Give the storage of a result a slot, unless it has one.
-  bool make(const at::Tensor& tensor, const Known& call, const OpInfo& info, int64_t step);
+  bool make(
+      const at::Tensor& tensor, const Known& call, const OpInfo& info, int64_t step) {
+    const auto* impl = tensor.storage().unsafeGetStorageImpl();
+    const bool wrapped = impl->pyobj_slot()->load_pyobj() != nullptr;
+    const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+    if (wrapped && buffer_on(storage.get()) != nullptr) return false;
+    if (tensor.is_meta()) return false;
+    const auto bytes = static_cast<int64_t>(impl->nbytes());
+    PyObject* root = call.single && call.nbytes == bytes && call.root.get() != Py_None
+        ? call.root.get() : geometry_of(tensor);
+    const int64_t slot = new_slot(step, bytes, root);
+    hang_buffer(
+        tensor, storage.get(), owner, counter, index(slot), size(bytes), info.uninitialised);
+    return true;
+  }
 
  private:
   std::vector<Ref> indices_;
   std::unordered_map<int64_t, Ref> sizes_;
   Key key_;
 };
-
-inline Session::Session(PyObject* trace_, PyObject* run_, PyObject* kind_of_)
-    : trace(Ref::borrowed(trace_)),
-      run(Ref::borrowed(run_)),
-      owner(member(trace, "owner")),
-      counter(member(trace, "counter")),
-      geometries(member(trace, "geometries")),
-      held(member(trace, "held")),
-      notes(member(trace, "notes")),
-      tail(member(trace, "tail")),
-      steps(member(trace, "steps")),
-      producer(member(trace, "producer")),
-      nbytes(member(trace, "nbytes")),
-      last_read(member(trace, "last_read")),
-      roots(member(trace, "roots")),
-      handle_steps(member(run, "handle_steps")),
-      handle_slots(member(run, "handle_slots")),
-      alive(member(run, "alive")),
-      slot_handles(member(run, "slot_handles")),
-      kind_of(Ref::borrowed(kind_of_)) {}
-
-inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
-  const void* which = &op.schema();
-  const auto found = operators.find(which);
-  if (found != operators.end()) return found->second;
-  const auto func = torch::detail::getTorchApiFunction(op);
-  const Ref kind = Ref::checked(PyObject_CallOneArg(kind_of.get(), func.ptr()));
-  const auto flag = [&](const char* name) {
-    return PyObject_IsTrue(member(kind, name).get()) == 1;
-  };
-  const bool own = op.schema().name().rfind("aten::", 0) == 0;
-  const Ref chance = member(kind, "chance");
-  const bool reshapes = own && flag("aside") && op.schema().returns().size() == 1;
-  OpInfo made{flag("view") || reshapes, reshapes, false, own, flag("random"),
-              flag("uninitialised"), SIZE_MAX, {}};
-  if (chance.get() != Py_None) made.chance = as_int(chance.get());
-  made.plain = !flag("aside") && !flag("resizes") && !flag("scratch") && !flag("collective") &&
-      !flag("varying") && !flag("counted");
-  const Ref writes = member(kind, "writes");
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes.get()); ++k) {
-    PyObject* where = PyTuple_GET_ITEM(writes.get(), k);
-    if (PyLong_Check(where)) made.writes.push_back(static_cast<int>(as_int(where)));
-    else made.plain = false;
-  }
-  return operators.emplace(which, std::move(made)).first->second;
-}
-
-inline bool Session::make(
-    const at::Tensor& tensor, const Known& call, const OpInfo& info, int64_t step) {
-  const auto* impl = tensor.storage().unsafeGetStorageImpl();
-  const bool wrapped = impl->pyobj_slot()->load_pyobj() != nullptr;
-  const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
-  if (wrapped && buffer_on(storage.get()) != nullptr) return false;
-  if (tensor.is_meta()) return false;
-  const auto bytes = static_cast<int64_t>(impl->nbytes());
-  PyObject* root = call.single && call.nbytes == bytes && call.root.get() != Py_None
-      ? call.root.get() : geometry_of(tensor);
-  const int64_t slot = new_slot(step, bytes, root);
-  hang_buffer(
-      tensor, storage.get(), owner, counter, index(slot), size(bytes), info.uninitialised);
-  return true;
-}
 
 }  // namespace retape

@@ -31,10 +31,8 @@ inline const Template* template_of(PyObject* step) {
 
 // Behind the slots that a step makes: its new storages first, then its overwrites.
 inline int64_t end_of_made(PyObject* step) {
-  const Template* call = template_of(step);
-  const size_t outputs =
-      call ? call->outputs.size() : outputs_of(Ref::borrowed(PyTuple_GET_ITEM(step, 0))).size();
-  return as_int(PyTuple_GET_ITEM(step, 2)) + static_cast<int64_t>(outputs) +
+  const Ref outputs = member(Ref::borrowed(PyTuple_GET_ITEM(step, 0)), "outputs");
+  return as_int(PyTuple_GET_ITEM(step, 2)) + PyTuple_GET_SIZE(outputs.get()) +
          PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3));
 }
 

@@ -40,8 +40,7 @@ struct RecordingTable final : c10::impl::PyInterpreterVTable {
       (op, keys, stack))
   RETAPE_PASSED_ON(bool, is_contiguous, (const TensorImpl* self, at::MemoryFormat format),
       (self, format))
-  RETAPE_PASSED_ON(c10::SymBool, sym_is_contiguous,
-      (const TensorImpl* self, at::MemoryFormat format),
+  RETAPE_PASSED_ON(c10::SymBool, sym_is_contiguous, (const TensorImpl* self, at::MemoryFormat format),
       (self, format))
   RETAPE_PASSED_ON(bool, is_strides_like, (const TensorImpl* self, at::MemoryFormat format),
       (self, format))
