@@ -135,7 +135,8 @@ inline void make_results(
   const auto results = results_on(stack, op.schema().returns().size());
   c10::SmallVector<int64_t, 4> made;
   for (size_t k = 0; k < results.size(); ++k)
-    if (results[k].defined() && session.make(results[k], known, call.info, step))
+    if (results[k].isTensor() && results[k].toTensor().defined() &&
+        session.make(results[k].toTensor(), known, call.info, step))
       made.push_back(static_cast<int64_t>(k));
   TORCH_CHECK(
       std::equal(made.begin(), made.end(), known.outputs.begin(), known.outputs.end()),

@@ -152,7 +152,7 @@ class Replayer {
     int64_t slot = job.first;
     const auto results = results_on(stack_, stack_.size());
     for (const int64_t output : job.call->outputs)
-      table_.insert_or_assign(slot++, Root{results[output], true});
+      table_.insert_or_assign(slot++, Root{results[output].toTensor(), true});
     for (size_t k = job.writes; k < job.writes_end; ++k) {
       const auto old = table_.find(writes_[k].old);
       Root root = std::move(old->second);

@@ -184,16 +184,10 @@ inline Template make_template(
   return made;
 }
 
-// The results on top of a stack, or those in the one list there; some are no tensors.
-inline c10::SmallVector<at::Tensor, 4> results_on(const torch::jit::Stack& stack, size_t count) {
-  c10::SmallVector<at::Tensor, 4> found;
-  if (count == 1 && stack.back().isTensorList()) {
-    for (const at::Tensor& tensor : stack.back().toTensorVector()) found.push_back(tensor);
-  } else {
-    for (size_t k = stack.size() - count; k < stack.size(); ++k)
-      found.push_back(stack[k].isTensor() ? stack[k].toTensor() : at::Tensor());
-  }
-  return found;
+// The results on top of a stack, or those in the one list there.
+inline c10::ArrayRef<c10::IValue> results_on(const torch::jit::Stack& stack, size_t count) {
+  if (count == 1 && stack.back().isTensorList()) return stack.back().toListRef();
+  return c10::ArrayRef<c10::IValue>(stack.data() + stack.size() - count, count);
 }
 
 inline constexpr const char* TEMPLATE = "retape.template";
