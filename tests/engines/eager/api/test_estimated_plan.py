@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from benchmarks.torch.programs import Convolutions
+from benchmarks.torch.programs import MODELS, Convolutions
 from torch import Tensor, nn
 
 from retape import BudgetError, PlanError, RetapeWarning
@@ -73,6 +73,26 @@ def test_a_first_plan_is_kept_where_a_little_more_is_held() -> None:
     assert {each.plan.state for each in reports} == {"followed"}
     assert max(each.recomputed for each in reports) < 0.8 * reports[0].steps
     assert any("bytes more, so less is kept" in each.plan.why for each in reports)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("memory", [1_650_000, 1_900_000, 2_910_000])
+def test_states_are_let_go_where_no_tape_is_held(memory: int) -> None:
+    """The plan was left: 0.91 of the forward ran again for 0.81, and 0.83 for 0.59."""
+    torch.manual_seed(0)
+    gpt, found = MODELS["gpt"](False), list[list[Tensor]]()
+    estimate(gpt.loss)
+    under = recompute(memory=memory)
+    for loss in (gpt.loss, under(gpt.loss)):
+        for each in gpt.parameters:
+            each.grad = torch.zeros_like(each)
+        torch.manual_seed(1)
+        taken = peak_bytes(lambda loss=loss: loss().backward())
+        found.append([each.grad for each in gpt.parameters if each.grad is not None])
+    assert all(map(torch.equal, *found)) and taken <= memory
+    assert under.report.plan.state == "followed"
+    assert "bytes more, so less is kept" in under.report.plan.why
 
 
 def test_an_estimate_is_a_plan_with_a_budget_of_its_own() -> None:

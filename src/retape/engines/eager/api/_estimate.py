@@ -25,7 +25,7 @@ from retape.engines.eager.analysis._least_memory import least_memory
 from retape.engines.eager.analysis._measured import measure, whole_mark
 from retape.engines.eager.api._record_shapes import record_shapes
 from retape.engines.eager.plan._book import UNITS, choose, expect
-from retape.engines.eager.plan._planned_forward import ExpectedPlan
+from retape.engines.eager.plan._expected_plan import ExpectedPlan
 from retape.engines.eager.plan._program import FEWEST_ENTRIES, Program
 from retape.engines.eager.trace._run import Run
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from retape.engines.eager.analysis._measured import ForwardEnd, measure, whole_mark
-from retape.engines.eager.plan._planned_forward import ExpectedPlan
+from retape.engines.eager.plan._expected_plan import ExpectedPlan
 from retape.engines.eager.plan._program import KnownPlan, Program, Recent
 from retape.engines.eager.trace._run import Run
 

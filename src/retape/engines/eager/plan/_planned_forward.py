@@ -2,107 +2,41 @@
 
 Where its first units are others than those that were measured, it may be another
 program, with another plan; where it leaves that, rules lead the rest. Where it holds a
-little more than there is room for, tapes are let go, each for a descent more.
+little more than there is room for, tapes are let go, each for a descent more, and
+states, for longer ones.
 """
 
 import math
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Set
 from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
 
 from retape.engines.eager._limits import Limits
-from retape.engines.eager.analysis._measured import Measured, outside_bytes
+from retape.engines.eager.analysis._measured import outside_bytes
 from retape.engines.eager.analysis._uses import Slots
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._place_snapshot import (
     PartBegin,
-    put_away,
+    merge_snapshot,
     snapshot_here,
 )
-from retape.engines.eager.plan._way_back import UnitSchedule
+from retape.engines.eager.plan._expected_plan import ExpectedPlan
 from retape.engines.eager.trace._geometry import storage_refcount
-from retape.engines.eager.trace._report import Descent, Schedule
 from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._step import steps_making
-from retape.engines.eager.trace._trace import Trace
+from retape.engines.eager.trace._step import Snapshot, steps_making
 
 # A program that holds so much more is another than was measured. One that held what
 # each of its layers reads ran 189 operators again where rules run 129.
 _MOST_GIVEN_UP = 1 / 8
-_MEASURED = (
-    "This is the schedule of least cost for what an earlier run, or an estimate, has "
-    "shown of the program."
-)
 
 
-@dataclass(slots=True)
-class ExpectedPlan(UnitSchedule):
-    """The plan of a program that a run is expected to be.
+class _Part(NamedTuple):
+    """What a run that follows a plan may let go of: a unit's tape, or its state."""
 
-    Attributes:
-        measured: The run that it was made from.
-        outside: Bytes that the program itself may hold at its end.
-        others: What the program may follow if its first unit is not this plan's.
-        made: The descents as they were found; a run may have had to add some.
-    """
-
-    measured: Measured = field(kw_only=True)
-    outside: int = field(kw_only=True)
-    others: "list[ExpectedPlan]" = field(default_factory=list["ExpectedPlan"])
-    made: Sequence[Descent] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.made = self.descents
-
-    def put_away(self, trace: Trace) -> None:
-        """Move snapshots into the store, and the tapes that are to go there."""
-        elsewhere = trace.held.elsewhere
-        if elsewhere is None:
-            return
-        # What autograd has saved, too, is read from there: the plan has counted on it.
-        put_away(trace, trace.snapshots, with_tail=True)
-        for unit in self.descents[0].away:
-            if unit < len(self.cuts):
-                tape = self.measured.tapes[unit]
-                elsewhere.put_away(slot for slot in tape if slot in trace.tail.steps)
-
-    def turn(self, position: int) -> bool:
-        """Become another plan whose first unit ends at a position or after it."""
-        for other in self.others:
-            if other.measured.cuts[1] >= position:
-                self.others.remove(other)
-                self.descents = self.made = other.descents
-                self.measured, self.outside = other.measured, other.outside
-                return True
-        return False
-
-    def run_again(self, unit: int) -> None:
-        """The program's own run lets the tape of a unit go: it is run for it later.
-
-        Units that are let go after the same state are run again together: when the
-        backward comes to the last of them, the plan has room for them all.
-        """
-        own, *others = self.descents
-        start = max((each for each in own.stores if each <= unit), default=0)
-        count = len(self.made) - 1
-        made, added = others[:count], others[count:]
-        taped = {unit}.union(*(each.taped for each in added if each.start == start))
-        again = Descent(start, max(taped) + 1, (), tuple(sorted(taped)), 0)
-        left = tuple(each for each in own.taped if each != unit)
-        added = [*(each for each in added if each.start != start), again]
-        self.descents = [replace(own, taped=left), *made, *added]
-
-    def as_written(self, in_store: bool) -> Schedule:
-        """The plan as it reads, of a run whose snapshots are in a store or not."""
-        nbytes = self.measured.nbytes
-        saved = [sum(nbytes[slot] for slot in tape) for tape in self.measured.tapes]
-        own = self.descents[0]
-        # What a stored state has of a tape is put away with it.
-        away = (*own.stores, *own.away) if in_store else ()
-        why = _MEASURED
-        if len(self.descents) > len(self.made):
-            why += f" The program held {self.excess} bytes more, so less is kept."
-        return Schedule(self.descents, self.measured.cuts, saved, why, away)
+    unit: int
+    slots: set[int]
+    state: Snapshot | None = None
 
 
 class PlannedKeeper(Keeper):
@@ -255,9 +189,9 @@ class PlannedKeeper(Keeper):
     def _leave_room(self, need: int) -> None:
         """The program may hold values beyond their last use, which no plan knows of.
 
-        Then tapes are let go that cost least to run again. A U-Net whose levels are
-        local variables held 11 kB too much: it ran 1.21 of its forward again when rules
-        led the rest of it.
+        Then tapes and states are let go that cost least to run again. A U-Net whose
+        levels are local variables held 11 kB too much: it ran 1.21 of its forward again
+        when rules led the rest of it.
         """
         trace = self._run.trace
         if trace.counter.live + need > trace.memory:
@@ -268,7 +202,7 @@ class PlannedKeeper(Keeper):
         overhang = max(excess, outside_bytes(self._run))
         self.plan.lack(excess, overhang)
         while trace.counter.live + need > trace.memory:
-            if not self._give_up_tape(trace.counter.live + need - trace.memory):
+            if not self._give_up_part(trace.counter.live + need - trace.memory):
                 break
         else:
             return
@@ -278,42 +212,57 @@ class PlannedKeeper(Keeper):
                 break
         super().relieve()
 
-    def _give_up_tape(self, excess: float) -> bool:
-        """Let go of the tape of one unit, and tell whether there was any.
+    def _give_up_part(self, excess: float) -> bool:
+        """Let go of the tape of one unit or the state before it; whether there was any.
 
         Args:
-            excess: Bytes that are to be let go; beyond them a tape gains nothing.
+            excess: Bytes that are to be let go; beyond them a part gains nothing.
         """
-        plan, trace = self.plan, self._run.trace
+        trace, gone = self._run.trace, self._given_up
         storages = dict(trace.held.storages.items())
-        best, chosen, gone = math.inf, -1, self._given_up
+        best, chosen = math.inf, None
         before = self._cost_of(gone, storages.keys())
-        for unit in plan.descents[0].taped:
-            if unit >= len(plan.cuts) - 1:
-                break
-            slots = self._only_for(unit)
+        most = _MOST_GIVEN_UP * trace.memory
+        for part in self._parts():
             gain = sum(
                 trace.nbytes[slot]
-                for slot in slots & storages.keys()
+                for slot in part.slots & storages.keys()
                 if trace.held.counts[slot] == 1
                 and storage_refcount(storages[slot]) == 1
             )
-            if gain:
-                more = self._cost_of(gone | slots, storages.keys() - slots) - before
+            if gain and sum(trace.nbytes[slot] for slot in gone | part.slots) <= most:
+                there = storages.keys() - part.slots
+                more = self._cost_of(gone | part.slots, there) - before
                 cost = more / min(gain, excess)
                 if cost < best:
-                    best, chosen = cost, unit
+                    best, chosen = cost, part
         storages.clear()
-        slots = self._only_for(chosen) if chosen >= 0 else set[int]()
-        most = _MOST_GIVEN_UP * trace.memory
-        if not slots or sum(trace.nbytes[slot] for slot in gone | slots) > most:
+        if chosen is None:
             return False
-        for slot in slots:
-            trace.drop_from_tail(slot)
-        gone |= slots
-        plan.run_again(chosen)
+        if chosen.state is None:
+            for slot in chosen.slots:
+                trace.drop_from_tail(slot)
+            self.plan.run_again(chosen.unit)
+        else:
+            place = trace.snapshots.index(chosen.state)
+            before_it = trace.snapshots[place - 1]
+            merge_snapshot(trace, before_it, trace.snapshots.pop(place))
+            start = self.plan.unit_at(before_it.position)
+            self.plan.run_from(start, chosen.unit)
+        gone |= chosen.slots
         self.relieved = True
         return True
+
+    def _parts(self) -> Iterator[_Part]:
+        """What may be let go of: of units that are over, tapes and states."""
+        plan, trace = self.plan, self._run.trace
+        for unit in plan.descents[0].taped:
+            if unit < len(plan.cuts) - 1:
+                yield _Part(unit, self._only_for(unit))
+        if trace.held.elsewhere is None:  # else they take no memory
+            for left, state in pairwise(trace.snapshots[:-1]):
+                made = {s for s in state.slots if trace.producer[s] >= left.position}
+                yield _Part(plan.unit_at(state.position), made, state)
 
     def _cost_of(self, slots: Set[int], there: Set[int]) -> int:
         """What running again for some slots costs, where others are there."""

@@ -29,7 +29,7 @@ from retape.engines.eager._limits import (
 from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._unit_sizes import Unit
 from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
-from retape.engines.eager.plan._planned_forward import ExpectedPlan
+from retape.engines.eager.plan._expected_plan import ExpectedPlan
 from retape.engines.eager.plan._way_back import rehearse
 from retape.engines.eager.trace._report import Descent, Tally
 
