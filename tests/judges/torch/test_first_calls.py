@@ -63,7 +63,7 @@ class Own(nn.Module):
 
 
 def sine(x: Any) -> Any:
-    return x.sin()  # PyTorch 2.11 cannot compile `torch.sin` in what is compiled
+    return x.sin()  # PyTorch 2.11 and 2.15 do not compile `torch.sin` in compiled code
 
 
 def own_method(x: Any) -> Any:
