@@ -16,8 +16,7 @@ from weakref import ref
 import numpy as np
 
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes, kernel_bytes
-from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import made_by
+from retape.engines.eager.trace._step import Signature, made_by
 from retape.engines.eager.trace._trace import Trace
 
 # Positions and slots: a record of two thousand million operators is not to be expected.

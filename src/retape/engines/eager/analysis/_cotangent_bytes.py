@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from itertools import accumulate
 
-from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import made_by
+from retape.engines.eager.trace._step import Signature, made_by
 from retape.engines.eager.trace._trace import Trace
 
 

@@ -62,7 +62,7 @@ class Rules:
         length = len(trace.steps)
         if run.names is not None:
             return self._schedule_of_regions(length, why)
-        # Behind the first that is kept, everything is.
+        # Values go in the order of their saving: behind the first kept one, all are.
         kept = next(iter(trace.tail.steps.values()), length)
         sums = {s.position: s.saved for s in trace.snapshots if s.position < kept}
         sums.setdefault(kept, trace.saved - trace.tail.nbytes)

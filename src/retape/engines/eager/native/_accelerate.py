@@ -25,8 +25,7 @@ from retape.engines.eager.trace._run import (
     RecomputedValues,
     Run,
 )
-from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import Snapshot, Step
+from retape.engines.eager.trace._step import Signature, Snapshot, Step
 from retape.engines.eager.trace._trace import Trace
 
 SOURCES = Path(__file__).parent

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from retape.engines.eager.keep._copies import streams_of
 from retape.engines.eager.trace._random_state import RandomStates, generator_for
-from retape.engines.eager.trace._signature import Signature
+from retape.engines.eager.trace._step import Signature
 
 
 class Taken(NamedTuple):

@@ -26,8 +26,7 @@ from retape.engines.eager.trace._operator_traits import (
     written_tensors,
 )
 from retape.engines.eager.trace._random_state import generator_for
-from retape.engines.eager.trace._signature import Signature, constant_key
-from retape.engines.eager.trace._step import Step
+from retape.engines.eager.trace._step import Signature, Step, constant_key
 from retape.engines.eager.trace._trace import Trace
 
 _new_step = tuple.__new__

@@ -271,7 +271,7 @@ _NO_TABLE = (
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one run, while it goes on. `again` counts how often each step was.
+    """Counts of one run, while it goes on. `again` has how often each step ran again.
 
     `record` is the size of its record, `plan` the plan that it began with, `schedule`
     tells what is kept and what is run again, `regions` has those with names, `sharding`

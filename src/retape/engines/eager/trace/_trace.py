@@ -45,8 +45,7 @@ from retape.engines.eager.trace._note import (
     writes_of,
     written_by_others,
 )
-from retape.engines.eager.trace._signature import Signature
-from retape.engines.eager.trace._step import Snapshot, Step
+from retape.engines.eager.trace._step import Signature, Snapshot, Step
 
 _ORDINARY = Note()
 
