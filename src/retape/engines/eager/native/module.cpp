@@ -95,16 +95,14 @@ PyObject* call_hold(PyObject*, PyObject* const* args, Py_ssize_t) {
 // needed_steps(steps, producer, storages, wanted) -> list
 PyObject* call_needed_steps(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
-  const Record record{args[0], args[1], args[2]};
-  return needed_steps(record, args[3]).release();
+  return needed_steps(args[0], args[1], args[2], args[3]).release();
   END_HANDLE_TH_ERRORS
 }
 
 // run_steps(steps, geometries, needed, wanted, random, replay, roots, own, slowly)
 PyObject* call_run_steps(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
-  const Rerun rerun{{args[0], nullptr, nullptr}, args[1], args[4], args[5], args[6],
-                    args[7], args[8]};
+  const Rerun rerun{args[0], args[1], args[4], args[5], args[6], args[7], args[8]};
   Replayer(rerun, args[2], args[3]).run();
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS

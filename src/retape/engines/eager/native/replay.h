@@ -30,8 +30,7 @@ struct Job {
 
 // What a replay is given. All of it is Python's, borrowed for the time of one call.
 struct Rerun {
-  Record record;
-  PyObject *geometries, *random, *replay, *roots, *own, *slowly;
+  PyObject *steps, *geometries, *random, *replay, *roots, *own, *slowly;
 };
 
 class Replayer {
@@ -62,11 +61,11 @@ class Replayer {
 
  private:
   void read_step(PyObject* index) {
-    PyObject* step = rerun_.record.step(as_int(index));
+    PyObject* step = PyList_GET_ITEM(rerun_.steps, as_int(index));
     const bool random = lookup(rerun_.random, index) != nullptr;
     Job job{template_of(step), index, random, as_int(PyTuple_GET_ITEM(step, 2)),
             reads_.size(), writes_.size(), 0, 0, 0, 0};
-    PyObject* reads = Record::reads(step);
+    PyObject* reads = reads_of(step);
     for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r)
       reads_.push_back(as_int(PyTuple_GET_ITEM(reads, r)));
     PyObject* writes = PyTuple_GET_ITEM(step, 3);

@@ -81,17 +81,12 @@ class Session {
     const bool own = op.schema().name().rfind("aten::", 0) == 0;
     const Ref chance = member(kind, "chance");
     const bool reshapes = own && flag("aside") && op.schema().returns().size() == 1;
-    OpInfo made{flag("view") || reshapes, reshapes, false, own, flag("random"),
+    OpInfo made{flag("view") || reshapes, reshapes, flag("plain"), own, flag("random"),
                 flag("uninitialised"), SIZE_MAX, {}};
     if (chance.get() != Py_None) made.chance = as_int(chance.get());
-    made.plain = !flag("aside") && !flag("resizes") && !flag("scratch") && !flag("collective") &&
-        !flag("varying") && !flag("counted");
     const Ref writes = member(kind, "writes");
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes.get()); ++k) {
-      PyObject* where = PyTuple_GET_ITEM(writes.get(), k);
-      if (PyLong_Check(where)) made.writes.push_back(static_cast<int>(as_int(where)));
-      else made.plain = false;
-    }
+    for (Py_ssize_t k = 0; made.plain && k < PyTuple_GET_SIZE(writes.get()); ++k)
+      made.writes.push_back(static_cast<int>(as_int(PyTuple_GET_ITEM(writes.get(), k))));
     return operators.emplace(which, std::move(made)).first->second;
   }
 

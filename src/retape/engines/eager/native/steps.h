@@ -9,14 +9,7 @@ namespace retape {
 
 using Slots = ska::flat_hash_set<int64_t>;
 
-// The lists of a trace that a replay reads, borrowed for the time of one call.
-struct Record {
-  PyObject *steps, *producer, *storages;
-
-  int64_t made_by(PyObject* slot) const { return item(producer, as_int(slot)); }
-  PyObject* step(int64_t index) const { return PyList_GET_ITEM(steps, index); }
-  static PyObject* reads(PyObject* step) { return PyTuple_GET_ITEM(step, 1); }
-};
+inline PyObject* reads_of(PyObject* step) { return PyTuple_GET_ITEM(step, 1); }
 
 // The template of a step, or null if it has none or not this one: signatures are shared
 // by calls that Python cannot tell apart.
@@ -25,7 +18,7 @@ inline const Template* template_of(PyObject* step) {
   if (found == Py_None) return nullptr;
   const auto* call =
       static_cast<const Template*>(PyCapsule_GetPointer(found, TEMPLATE));
-  const auto reads = static_cast<size_t>(PyTuple_GET_SIZE(Record::reads(step)));
+  const auto reads = static_cast<size_t>(PyTuple_GET_SIZE(reads_of(step)));
   return call->places.size() == reads ? call : nullptr;
 }
 
@@ -37,24 +30,25 @@ inline int64_t end_of_made(PyObject* step) {
 }
 
 // Steps that make the wanted slots, in order.
-inline Ref needed_steps(const Record& record, PyObject* wanted) {
+inline Ref needed_steps(
+    PyObject* steps, PyObject* producer, PyObject* storages, PyObject* wanted) {
   std::vector<PyObject*> stack;  // borrowed: the trace and the caller hold them
-  std::vector<bool> found(PyList_GET_SIZE(record.steps), false);
+  std::vector<bool> found(PyList_GET_SIZE(steps), false);
   const auto push = [&](PyObject* slot) {
-    if (lookup(record.storages, slot) == nullptr) stack.push_back(slot);
+    if (lookup(storages, slot) == nullptr) stack.push_back(slot);
   };
   const Ref slots = Ref::checked(PySequence_Fast(wanted, "slots"));
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(slots.get()); ++k)
     push(PySequence_Fast_GET_ITEM(slots.get(), k));
   int64_t least = static_cast<int64_t>(found.size()), most = -1;
   while (!stack.empty()) {
-    const int64_t step = record.made_by(stack.back());
+    const int64_t step = item(producer, as_int(stack.back()));
     stack.pop_back();
     if (step < 0 || found[step]) continue;
     found[step] = true;
     least = std::min(least, step);
     most = std::max(most, step);
-    PyObject* reads = Record::reads(record.step(step));
+    PyObject* reads = reads_of(PyList_GET_ITEM(steps, step));
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(reads); ++k)
       push(PyTuple_GET_ITEM(reads, k));
   }

@@ -130,6 +130,13 @@ class OperatorTraits:
     aside: bool
     counted: bool
 
+    @property
+    def plain(self) -> bool:
+        """Compiled code may record it: it makes or writes values, no more."""
+        values = not (self.aside or self.collective or self.varying or self.scratch)
+        by_place = all(isinstance(where, int) for where in self.writes)
+        return values and by_place and not (self.resizes or self.counted)
+
 
 _table: dict[Any, OperatorTraits] = {}
 
