@@ -14,7 +14,7 @@ _INT = getsizeof(1 << 20)
 _STEP, _SIGNATURE = 160, 2_750
 # A handle with the collector's head; a storage's object, with the note hung on it and
 # the table that hangs it there; what is noted of one that the program brought along.
-_HANDLE, _NOTE, _INPUT = 64, 370, 300
+_HANDLE, _NOTE, _INPUT = 64, 390, 300
 # A note with its share of the tables that it is in, where none is held to look at.
 _HELD = 770
 # Tables grow by leaps: 534 notes took 771 bytes each where 1,099 took 633.
