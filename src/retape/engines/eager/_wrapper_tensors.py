@@ -72,6 +72,11 @@ class SavedWhole:
         return self.tensor
 
 
+def writes_of(tensor: Tensor) -> int:
+    """The writes that PyTorch has counted; -1 of inference tensors: none are."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
 def is_wrapper(kind: type) -> bool:
     """Tell whether tensors of a class can be taken apart and put together."""
     return hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")
@@ -85,7 +90,7 @@ def save_wrapper(
     if not is_wrapper(type(tensor)):
         if isinstance(tensor, FakeTensor) or not _answers_itself(type(tensor)):
             return None
-        return SavedWhole(tensor, -1 if tensor.is_inference() else tensor._version)
+        return SavedWhole(tensor, writes_of(tensor))
     names, context = tensor.__tensor_flatten__()
     found = {name: getattr(tensor, name) for name in names}
     inner = {k: each for k, each in found.items() if isinstance(each, Tensor)}

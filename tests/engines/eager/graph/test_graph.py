@@ -286,3 +286,15 @@ def test_what_is_released_is_not_marked() -> None:
     graph.release(*graph.nodes)
     with pytest.raises(UnsupportedError, match="before `release`"):
         graph.mark_checkpoint(root)
+
+
+def test_an_inference_tensor_is_a_leaf() -> None:
+    """It has no counter of writes, and ended in an error of PyTorch's."""
+    with torch.inference_mode():
+        constant = torch.full((3,), 0.5)
+    graph = Graph()
+    x, c = graph.leaf(torch.ones(3)), graph.leaf(constant)
+    root = graph.apply(lambda x, c: (x + c).square().sum(), x, c)
+    graph.release(root)
+    assert graph.recompute(root).item() == 6.75
+    assert torch.equal(graph.backward(root)[x], torch.full((3,), 3.0))

@@ -241,6 +241,25 @@ def test_what_the_program_asks_of_tensors_is_answered() -> None:
     assert w.grad is not None and torch.equal(w.grad, torch.ones(2))
 
 
+def test_an_inference_tensor_is_a_constant() -> None:
+    """It has no counter of writes, and ended in an error of PyTorch's."""
+    with torch.inference_mode():
+        constant = torch.full((4,), 0.5)
+
+    def gradient(under: Any) -> Tensor:
+        h = w = torch.ones(4, requires_grad=True)
+        with under:
+            for _ in range(6):
+                h = torch.sin(h + constant)
+            loss = h.sum()
+        loss.backward()
+        assert w.grad is not None
+        return w.grad
+
+    found = gradient(recompute(mode="loop", snapshots=1, stage=1))
+    assert torch.equal(found, gradient(contextlib.nullcontext()))
+
+
 LATE: dict[str, Callable[[Tensor], object]] = {
     "a hook": lambda h: h.register_hook(lambda g: 2 * g),
     "its gradient": lambda h: h.retain_grad(),

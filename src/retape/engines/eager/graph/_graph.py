@@ -18,6 +18,7 @@ from torch import Tensor
 from retape._arguments import whole
 from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
+from retape.engines.eager._wrapper_tensors import writes_of
 from retape.engines.eager.graph._node import (
     Before,
     CheckpointOptions,
@@ -59,7 +60,7 @@ class Graph:
             raise PlanError(
                 f"A leaf is given as a tensor, and `{value!r}` is none. Make one of it."
             )
-        return self._add(Node(None, (), value, 0, _version=value._version))
+        return self._add(Node(None, (), value, 0, _version=writes_of(value)))
 
     def apply(self, op: Callable[..., Tensor], *parents: Node) -> Node:
         """Compute a node from others; missing values are recomputed first.
@@ -92,7 +93,7 @@ class Graph:
         overwritten = tuple(before.overwritten.items())
         return self._add(
             Node(
-                op, parents, value, 0, _random=random, _version=value._version,
+                op, parents, value, 0, _random=random, _version=writes_of(value),
                 _overwritten=overwritten,
             )
         )  # fmt: skip
@@ -262,7 +263,7 @@ class Graph:
                     f"Node `{node.index}` has no value that could be taken as its own: "
                     "it was let go. Accept the node that was overwritten."
                 )
-            node._version = node.value._version
+            node._version = writes_of(node.value)
             node.op, node.parents, node.saved_inputs = None, (), None
         changed = {node}
         for other in self.nodes[node.index + 1 :]:
@@ -299,7 +300,7 @@ def _mark(node: Node, options: CheckpointOptions) -> bool:
         node.is_checkpoint, node.options = True, options
         if inputs is not None:
             node.saved_inputs = inputs
-            node._saved_versions = tuple(tensor._version for tensor in inputs)
+            node._saved_versions = tuple(writes_of(tensor) for tensor in inputs)
         if not options.save_rng:
             node._random = ()
     if options.verbose:
@@ -351,12 +352,14 @@ def _pull(node: Node, arriving: Tensor) -> Sequence[Tensor | None]:
     op = node.op
     assert op is not None
     sources = [recomputed(p, keep_between=True) for p in node.parents]
-    inputs = [
-        t.detach().requires_grad_(t.is_floating_point() or t.is_complex())
-        for t in sources
-    ]
+    inputs = [t.detach().requires_grad_(_may_get_gradient(t)) for t in sources]
     with torch.enable_grad(), as_before(node):
         result = op(*inputs)
         if result.requires_grad:
             result.backward(arriving)
     return [tensor.grad for tensor in inputs]
+
+
+def _may_get_gradient(tensor: Tensor) -> bool:
+    number = tensor.is_floating_point() or tensor.is_complex()
+    return number and not tensor.is_inference()

@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 
 from retape._arguments import whole, word_of
 from retape._errors import MutationError, PlanError, RecomputeDepthError
+from retape.engines.eager._wrapper_tensors import writes_of
 from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._operator_traits import (
     nested_tensors,
@@ -128,7 +129,7 @@ def recomputed(node: Node, *, keep_between: bool = False) -> Tensor:
 
 
 def _set_value(node: Node, value: Tensor) -> None:
-    node.value, node._version = value, value._version
+    node.value, node._version = value, writes_of(value)
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
@@ -164,7 +165,7 @@ def _evaluate(node: Node, values: dict[int, Tensor]) -> Tensor:
     else:
         saved = zip(node.parents, inputs, node._saved_versions, strict=True)
         for parent, tensor, version in saved:
-            if tensor._version != version:
+            if writes_of(tensor) != version:
                 raise MutationError(_written(parent))
     assert node.op is not None
     if node.options.verbose:
@@ -243,7 +244,7 @@ def _parent_value(parent: Node, values: dict[int, Tensor]) -> Tensor:
 
 
 def check_in_place(node: Node) -> None:
-    if node.value is not None and node.value._version != node._version:
+    if node.value is not None and writes_of(node.value) != node._version:
         raise MutationError(_written(node))
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from retape._errors import UnsupportedError
 from retape.driver._loop import Run
+from retape.engines.eager._wrapper_tensors import writes_of
 from retape.engines.eager.loop._calls import (
     ONE_CALL,
     Call,
@@ -206,7 +207,7 @@ class LoopSweep:
         if alias is None:
             calls = self.calls
             tensor = calls.foreign[slot]
-            if tensor._version != calls.versions[slot]:
+            if writes_of(tensor) != calls.versions[slot]:
                 raise overwritten(tensor)
             alias = tensor.detach().requires_grad_(calls.needs[slot])
             self._aliases[slot] = alias

@@ -23,6 +23,7 @@ from torch.autograd.graph import get_gradient_edge
 from retape._errors import BudgetError, MutationError, UnsupportedError
 from retape.engines.eager._function_levels import inside_of_transform
 from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager._wrapper_tensors import writes_of
 from retape.engines.eager.loop._function_traits import has_gradient
 from retape.engines.eager.trace._random_state import Drawn, Draws, present_generators
 from retape.schedule import OnlineBinomial
@@ -127,7 +128,7 @@ class Calls:
         """The slot of a tensor, which is foreign if no call made it."""
         known = self._known(tensor)
         slot = self._adopt(tensor) if known is None else known
-        if tensor._version != self.versions[slot]:
+        if writes_of(tensor) != self.versions[slot]:
             raise overwritten(tensor)
         return slot
 
@@ -211,7 +212,7 @@ class Calls:
         self.last_read.append(-1)
         self.nbytes.append(tensor.nbytes)
         self.needs.append(needs)
-        self.versions.append(0 if tensor.is_inference() else tensor._version)
+        self.versions.append(writes_of(tensor))
         return slot
 
     # -- snapshots --------------------------------------------------------------
@@ -307,10 +308,9 @@ class Calls:
 
     def leads_on(self, slot: int) -> bool:
         """Whether a value that needs a gradient was computed from another one."""
-        first_made = [first for first, _ in self.makes]
         return any(
-            slot in reads and self.needs[made]
-            for reads, made in zip(self.reads, first_made, strict=True)
+            slot in reads and self.needs[first]
+            for reads, (first, _) in zip(self.reads, self.makes, strict=True)
         )
 
     def sum_bytes(self) -> int:
@@ -362,7 +362,7 @@ class Calls:
 
     def _check_end(self) -> None:
         for slot, tensor in self.foreign.items():
-            if tensor._version != self.versions[slot]:
+            if writes_of(tensor) != self.versions[slot]:
                 raise overwritten(tensor)
         if not self._draws and any(
             not torch.equal(state, each.get_state()) for each, state in self._random

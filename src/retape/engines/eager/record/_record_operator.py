@@ -9,6 +9,7 @@ from torch import UntypedStorage as Storage
 
 from retape._errors import UnsupportedError
 from retape.engines.eager._torch_compile import warn_of_compiled_code
+from retape.engines.eager._wrapper_tensors import writes_of
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
 from retape.engines.eager.record._measure_kernel import run_and_measure
 from retape.engines.eager.record._record_collective import (
@@ -18,7 +19,6 @@ from retape.engines.eager.record._record_collective import (
 from retape.engines.eager.trace._fingerprint import clear, fingerprint_of
 from retape.engines.eager.trace._geometry import has_storage
 from retape.engines.eager.trace._holdings import TAG, Buffer
-from retape.engines.eager.trace._note import writes_of
 from retape.engines.eager.trace._operator_traits import (
     PARTLY_WRITTEN,
     OperatorTraits,
@@ -178,8 +178,7 @@ def _after_writes(
     for buffer, tensor in written:
         # Counted when the operator is left, and once more by `mark_dirty` of a custom
         # function, inside of which gradients are off.
-        counted = writes_of(tensor) + (1 if torch.is_grad_enabled() else 2)
-        buffer.version = max(buffer.version, counted)
+        _count_writes(buffer, tensor, 1 if torch.is_grad_enabled() else 2)
         old, root = buffer.slot, trace.roots[buffer.slot]
         buffer.uninitialised = False
         nbytes = tensor.untyped_storage().nbytes()
@@ -197,7 +196,12 @@ def note_reshaped(trace: Trace, tensor: Tensor) -> None:
     """A tensor was given another geometry or memory: PyTorch counts that as a write."""
     buffer = has_storage(tensor) and trace.buffer_on(tensor.untyped_storage())
     if buffer:
-        buffer.version = max(buffer.version, writes_of(tensor) + 1)
+        _count_writes(buffer, tensor, 1)
+
+
+def _count_writes(buffer: Buffer, tensor: Tensor, more: int) -> None:
+    """Account for writes that PyTorch is about to count."""
+    buffer.version = max(buffer.version, writes_of(tensor) + more)
 
 
 def _resized(trace: Trace, buffer: Buffer, nbytes: int) -> None:

@@ -97,11 +97,6 @@ def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
     return not any(isinstance(each, torch.nn.Parameter) for each in seen)
 
 
-def writes_of(tensor: Tensor) -> int:
-    """The writes that PyTorch has counted, -1 if it counts none."""
-    return -1 if tensor.is_inference() else tensor._version
-
-
 def without_history(tensor: Tensor) -> Tensor:
     """The tensor, or an alias without graph that shares its version counter."""
     if tensor.grad_fn is None:

@@ -17,7 +17,11 @@ from torch.nn import Parameter
 
 from retape._warn import warn
 from retape.engines.eager._record_bytes import record_size
-from retape.engines.eager._wrapper_tensors import SavedWhole, save_wrapper
+from retape.engines.eager._wrapper_tensors import (
+    SavedWhole,
+    save_wrapper,
+    writes_of,
+)
 from retape.engines.eager.trace._geometry import (
     AUTOGRAD,
     NEW,
@@ -28,7 +32,7 @@ from retape.engines.eager.trace._geometry import (
     view_through,
 )
 from retape.engines.eager.trace._holdings import TAG, Tail
-from retape.engines.eager.trace._note import Input, writes_of
+from retape.engines.eager.trace._note import Input
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._step import Snapshot, places_of
 from retape.engines.eager.trace._trace import Trace

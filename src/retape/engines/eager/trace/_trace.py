@@ -22,6 +22,7 @@ from torch import UntypedStorage as Storage
 from retape._errors import MutationError
 from retape.engines.eager._collectives import InFlight
 from retape.engines.eager._home_streams import HomeStreams
+from retape.engines.eager._wrapper_tensors import writes_of
 from retape.engines.eager.trace._fingerprint import (
     expose,
     fingerprint,
@@ -42,7 +43,6 @@ from retape.engines.eager.trace._note import (
     Note,
     is_exposed,
     without_history,
-    writes_of,
     written_by_others,
 )
 from retape.engines.eager.trace._step import Signature, Snapshot, Step
